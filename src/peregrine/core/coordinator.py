@@ -1,0 +1,280 @@
+"""Carries out plans: stage after stage, the migrations of a stage at the same time, on disjoint keys.
+
+Like a router it is a deterministic machine over a durable journal of what happened to it, so a manager that died goes on
+where it was. It sits on no data path and coordinates nothing in time: it begins migrations and notices their end.
+Commands may be lost or repeated; routers recognise repeats, and `Tick` sends again what has not been answered.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from peregrine.core.keyspace import KeySet
+from peregrine.core.mechanisms import MECHANISMS
+from peregrine.core.mechanisms.program import Mechanism
+from peregrine.core.messages import Abort, Begin, Command, Query, Report, Tick
+from peregrine.core.migrate import Migration, Role
+from peregrine.core.operator import OpSpec
+from peregrine.core.placement import Placement
+from peregrine.core.reconfigure import Move, Plan
+from peregrine.errors import OverlapError, PlanError, UnknownName
+from peregrine.types import MigrationId, OpId, SiteId, site_of
+
+RETRY_MS = 1000
+
+Producers = Callable[[OpId, KeySet], Iterable[tuple[str, SiteId]]]
+
+
+class Status(StrEnum):
+    BEGUN = "begun"
+    SWITCHED = "switched"  # no way back any more
+    DONE = "done"
+    ABORTED = "aborted"
+
+
+@dataclass(frozen=True, slots=True)
+class Submit:
+    plan: Plan
+
+
+@dataclass(frozen=True, slots=True)
+class Cancel:
+    plan: str
+
+
+@dataclass(frozen=True, slots=True)
+class ToRouter:
+    """Send a command. May be lost: it is sent again until it is answered."""
+
+    site: SiteId
+    command: Command
+
+
+@dataclass(frozen=True, slots=True)
+class PlanEnded:
+    plan: Plan
+    outcome: Status  # ABORTED if any of its migrations was, or never began
+    moved: tuple[Migration, ...]
+    shed: tuple[tuple[str, int], ...]
+    bytes_moved: int
+
+
+CoordinatorEvent = Submit | Cancel | Report | Tick
+CoordinatorEffect = ToRouter | PlanEnded
+
+
+@dataclass(slots=True)
+class Running:
+    plan: Plan
+    stage: int = 0
+    cancelled: bool = False
+    status: dict[MigrationId, Status] = field(default_factory=dict)  # of the current stage
+    migrations: dict[MigrationId, Migration] = field(default_factory=dict)
+    moved: list[Migration] = field(default_factory=list)
+    shed: list[tuple[str, int]] = field(default_factory=list)
+    bytes_moved: int = 0
+
+    def open(self) -> list[Migration]:
+        ended = (Status.DONE, Status.ABORTED)
+        return [self.migrations[mid] for mid, status in self.status.items() if status not in ended]
+
+
+class Coordinator:
+    def __init__(
+        self,
+        placement: Placement,
+        operators: Mapping[OpId, OpSpec],
+        producers: Producers = lambda op, keys: (),
+        mechanisms: Mapping[str, Mechanism] = MECHANISMS,
+    ) -> None:
+        self.placement = placement
+        self.running: dict[str, Running] = {}
+        self._operators = operators
+        self._producers = producers
+        self._mechanisms = mechanisms
+        self._topology = placement.topology
+        self._known: set[str] = set()
+        self._effects: list[CoordinatorEffect] = []
+        self._retry_at_ms = 0
+
+    def step(self, event: CoordinatorEvent) -> list[CoordinatorEffect]:
+        """A plan that cannot be carried out raises an error and changes nothing."""
+        self._effects = []
+        match event:
+            case Submit(plan):
+                self.check(plan)
+                self._known.add(plan.id)
+                self.running[plan.id] = Running(plan)
+                self._begin_stage(self.running[plan.id])
+            case Cancel(plan_id):
+                self._cancel(plan_id)
+            case Report():
+                self._on_report(event)
+            case Tick(now_ms):
+                if now_ms >= self._retry_at_ms:
+                    self._retry_at_ms = now_ms + RETRY_MS
+                    self._send_again()
+        return self._effects
+
+    def busy(self, op: OpId, keys: KeySet) -> bool:
+        return any(m.op == op and not m.keys.isdisjoint(keys) for run in self.running.values() for m in run.plan.moves())
+
+    # --- is it a plan that can be carried out? ---
+
+    def check(self, plan: Plan) -> None:
+        if plan.id in self._known:
+            raise PlanError(f"there is already a plan {plan.id!r}", "choose another id")
+        if plan.mechanism not in self._mechanisms:
+            raise UnknownName("mechanism", plan.mechanism, list(self._mechanisms))
+        if not any(plan.stages):
+            raise PlanError(f"plan {plan.id!r} moves nothing", "give at least one migration")
+        imagined = self.placement.copy()
+        for stage in plan.stages:
+            self._check_stage(plan, stage, imagined)
+        self._check_overlap(plan)
+
+    def _check_stage(self, plan: Plan, stage: tuple[Move, ...], imagined: Placement) -> None:
+        for i, move in enumerate(stage):
+            self._check_move(plan, move)
+            for other in stage[:i]:
+                if other.op == move.op and not other.keys.isdisjoint(move.keys):
+                    raise OverlapError(
+                        f"two migrations of one stage move {{{(other.keys & move.keys).describe()}}} of {move.op}",
+                        "put them into stages of their own",
+                    )
+            imagined.move(move.op, move.keys, move.source, move.target)
+            self._check_valid(move, imagined)
+
+    def _check_move(self, plan: Plan, move: Move) -> None:
+        spec = self._operators.get(move.op)
+        if spec is None or spec.sink:
+            raise UnknownName("operator", move.op, [op for op, s in self._operators.items() if not s.sink])
+        for place in (move.source, move.target):
+            self._topology.place(place)
+        if move.source == move.target:
+            raise PlanError(f"{move.op} is to move from {move.source} to itself", "choose another target")
+        if not move.keys:
+            raise PlanError(f"{move.op}: no keys to move from {move.source} to {move.target}", "name keys or groups")
+        if move.anchor not in (None, site_of(move.source), site_of(move.target)):
+            raise PlanError(
+                f"{move.anchor} cannot be the anchor of {move.source} -> {move.target}", "use the site of either place"
+            )
+        has = {"stateless": spec.stateless, "windowed": spec.windowed, "static sources": not spec.roaming}
+        lacks = sorted(need for need in self._mechanisms[plan.mechanism].needs if not has[need])
+        if lacks:
+            raise PlanError(
+                f"mechanism {plan.mechanism!r} needs an operator that is {' and '.join(lacks)}; {move.op} is not",
+                "use live",
+            )
+
+    def _check_valid(self, move: Move, imagined: Placement) -> None:
+        """Falcon III-B: an instance must be above all producers of its keys, now and when what runs has ended."""
+        coming = [m for run in self.running.values() for m in run.plan.moves()]
+        producers = [*self._producers(move.op, move.keys), *imagined.upstream(move.op)]
+        producers += [(m.op, site_of(m.target)) for m in coming if move.op in self._operators[m.op].feeds]
+        imagined.check_above(move.op, move.target, producers)
+        consumers = imagined.downstream(move.op)
+        consumers += [(m.op, m.target) for m in coming if m.op in self._operators[move.op].feeds]
+        for consumer, place in consumers:
+            imagined.check_above(consumer, place, [(move.op, site_of(move.target))])
+
+    def _check_overlap(self, plan: Plan) -> None:
+        places = {place for move in plan.moves() for place in (move.source, move.target)}
+        for run in self.running.values():
+            for mine in plan.moves():
+                for theirs in run.plan.moves():
+                    if mine.op == theirs.op and not mine.keys.isdisjoint(theirs.keys):
+                        raise OverlapError(
+                            f"plan {run.plan.id!r} is already moving {{{(mine.keys & theirs.keys).describe()}}} of {mine.op}",
+                            "wait until it has ended, or cancel it",
+                        )
+            alone = self._mechanisms[plan.mechanism].alone or self._mechanisms[run.plan.mechanism].alone
+            shared = places & {place for move in run.plan.moves() for place in (move.source, move.target)}
+            if alone and shared:
+                raise OverlapError(
+                    f"a restart stops {', '.join(sorted(shared))} for all keys, and plan {run.plan.id!r} uses it",
+                    "wait until it has ended, or cancel it",
+                )
+
+    # --- carrying it out ---
+
+    def _begin_stage(self, run: Running) -> None:
+        run.status.clear()
+        run.migrations.clear()
+        for i, move in enumerate(run.plan.stages[run.stage]):
+            migration = self._migration(run.plan, move, MigrationId(f"{run.plan.id}.{run.stage}.{i}"))
+            run.migrations[migration.id] = migration
+            run.status[migration.id] = Status.BEGUN
+            self._tell(migration, Role.ANCHOR, Begin(migration))
+
+    def _migration(self, plan: Plan, move: Move, id: MigrationId) -> Migration:
+        source, target = site_of(move.source), site_of(move.target)
+        lower = source if self._topology.is_at_or_above(target, source) else target
+        return Migration(
+            id=id,
+            op=move.op,
+            keys=move.keys,
+            source=move.source,
+            target=move.target,
+            anchor=move.anchor or lower,
+            mechanism=plan.mechanism,
+            store=self._topology.root,
+            caught_up_lag_rows=plan.caught_up_lag_rows,
+            shed_below=plan.shed_below,
+        )
+
+    def _cancel(self, plan_id: str) -> None:
+        """Take back what has not switched; what has, goes on to its end."""
+        run = self.running.get(plan_id)
+        if run is None:
+            if plan_id in self._known:
+                return  # it has ended meanwhile
+            raise UnknownName("plan", plan_id, list(self.running))
+        run.cancelled = True
+        self._ask_again(run)
+
+    def _on_report(self, report: Report) -> None:
+        for run in list(self.running.values()):
+            status = run.status.get(report.migration)
+            if status in (None, Status.DONE, Status.ABORTED):
+                continue
+            migration = run.migrations[report.migration]
+            match report.status:
+                case "switched":
+                    run.status[report.migration] = Status.SWITCHED
+                case "aborted":
+                    run.status[report.migration] = Status.ABORTED
+                case "done":
+                    run.status[report.migration] = Status.DONE
+                    run.moved.append(migration)
+                    run.shed.extend(report.shed)
+                    run.bytes_moved += report.bytes_moved
+                    self.placement.move(migration.op, migration.keys, migration.source, migration.target)
+            if not run.open():
+                self._end_stage(run)
+
+    def _end_stage(self, run: Running) -> None:
+        aborted = run.cancelled or Status.ABORTED in run.status.values()
+        run.stage += 1
+        if run.stage < len(run.plan.stages) and not aborted:
+            self._begin_stage(run)
+            return
+        del self.running[run.plan.id]
+        complete = run.stage == len(run.plan.stages) and Status.ABORTED not in run.status.values()
+        outcome = Status.DONE if complete else Status.ABORTED
+        self._effects.append(PlanEnded(run.plan, outcome, tuple(run.moved), tuple(run.shed), run.bytes_moved))
+
+    def _send_again(self) -> None:
+        for run in self.running.values():
+            self._ask_again(run)
+
+    def _ask_again(self, run: Running) -> None:
+        for migration in run.open():
+            if run.status[migration.id] is not Status.SWITCHED:
+                command = Abort(migration) if run.cancelled else Begin(migration)
+                self._tell(migration, Role.ANCHOR, command)
+            self._tell(migration, Role.TARGET, Query(migration))
+
+    def _tell(self, migration: Migration, role: Role, command: Command) -> None:
+        self._effects.append(ToRouter(migration.site(role), command))
+

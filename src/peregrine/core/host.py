@@ -1,0 +1,221 @@
+"""The host's one function: rows of one group in log order and its state in, outputs and its state out.
+
+It knows nothing of migrations: it obeys flags and control rows. It is pure, so a batch that is applied again after a
+crash, cut differently or not, gives the same outputs under the same offsets, and whoever receives them can drop
+repeats. Runners (the simulator, Spark) decide when it is called and must commit state and offset together, after the
+outputs have been accepted.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from peregrine.core.mechanisms.program import On
+from peregrine.core.migrate import Role
+from peregrine.core.operator import Operator, Out
+from peregrine.core.rows import (
+    UNCHAINED,
+    AskRipe,
+    Clock,
+    DropKeys,
+    Entry,
+    ForgetSent,
+    KeyImage,
+    Marker,
+    RestoreKeys,
+    Row,
+    Rows,
+    StateRows,
+    TakeSnapshot,
+    batch_of,
+    rows_of,
+)
+from peregrine.core.state import CHUNK_BYTES, Books, GroupState, KeyState, decode, encode, restored, waiting_row
+from peregrine.types import MigrationId, OpId
+
+
+@dataclass(frozen=True, slots=True)
+class Emission:
+    """Outputs on their way to the router, with the input offset of each: repeats are recognised by it."""
+
+    offsets: npt.NDArray[np.int64]
+    item: Rows | Marker | StateRows
+
+
+@dataclass(frozen=True, slots=True)
+class Input:
+    """One row of a group with its offset and the flags of the batch it came in."""
+
+    offset: int
+    row: Row
+    muted: bool
+    sample: bool
+    gate: MigrationId | None
+
+
+GroupEntry = Input | Clock | TakeSnapshot | RestoreKeys | DropKeys | AskRipe | ForgetSent
+
+
+def by_group(
+    entries: Iterable[tuple[int, Entry]], groups: Mapping[OpId, int]
+) -> dict[tuple[OpId, int], list[tuple[int, GroupEntry]]]:
+    """A stretch of a host's log, split into what each group has to apply, each in log order."""
+    parts: dict[tuple[OpId, int], list[tuple[int, GroupEntry]]] = {}
+    for offset, entry in entries:
+        if isinstance(entry, Rows):
+            numbers = (entry.hashes % np.uint64(groups[entry.op])).tolist()
+            for i, row in enumerate(rows_of(entry.batch)):
+                given = Input(offset + i, row, entry.muted, entry.sample, entry.gate)
+                parts.setdefault((entry.op, numbers[i]), []).append((offset + i, given))
+        elif isinstance(entry, Clock):
+            for group in entry.keys.touched_groups():
+                parts.setdefault((entry.op, group), []).append((offset, entry))
+        else:
+            parts.setdefault((entry.op, entry.group), []).append((offset, entry))
+    return parts
+
+
+def apply(
+    operator: Operator, state: bytes, entries: Iterable[tuple[int, GroupEntry]], chunk_bytes: int = CHUNK_BYTES
+) -> tuple[list[Emission], bytes]:
+    """Apply a group's entries in log order."""
+    work = _Work(operator, decode(state), chunk_bytes)
+    for offset, entry in entries:
+        match entry:
+            case Input():
+                work.row(entry)
+            case Clock():
+                work.clock(offset, entry)
+            case TakeSnapshot():
+                work.snapshot(offset, entry)
+            case RestoreKeys():
+                for image in entry.images:
+                    work.keys[image.key] = restored(image)
+            case DropKeys():
+                work.drop(offset, entry)
+            case AskRipe():
+                work.ripe(offset, entry)
+            case ForgetSent():
+                for key, ks in work.keys.items():
+                    if key in entry.keys:
+                        ks.sent.pop(entry.place, None)
+    work.flush()
+    return work.emissions, encode(work.keys)
+
+
+@dataclass(slots=True)
+class _Work:
+    operator: Operator
+    keys: GroupState
+    chunk_bytes: int
+    emissions: list[Emission] = field(default_factory=list)
+    pending: list[tuple[int, Out, int]] = field(default_factory=list)  # (offset, output, created_ms)
+    pending_of: tuple[OpId, MigrationId | None] | None = None
+
+    def row(self, given: Input) -> None:
+        row = given.row
+        if given.sample:
+            self.operator.on_row(row.key, None, row, {row.source: row.time_ms})
+            return
+        ks = self.keys.get(row.key)
+        if ks is None:
+            ks = self.keys[row.key] = KeyState(None, Books())
+        if row.prev == UNCHAINED:
+            self._apply_row(ks, row, given)
+            return
+        # A roaming source's rows may come by two paths: each waits for the one before it, repeats are dropped
+        # (Falcon III-F). The flags of the row that fills the gap count, because only now are they applied.
+        seen = ks.books.seen.get(row.source, -1)
+        if row.seq <= seen:
+            return
+        if row.prev != seen:
+            waiting = ks.books.waiting.setdefault(row.source, [])
+            if all(other[2] != row.seq for other in waiting):
+                waiting.append(waiting_row(row))
+                waiting.sort(key=lambda other: other[2])
+            return
+        self._apply_row(ks, row, given)
+        waiting = ks.books.waiting.get(row.source, [])
+        while waiting and waiting[0][3] <= ks.books.seen[row.source]:
+            follower = Row(*waiting.pop(0))
+            if follower.seq > ks.books.seen[row.source]:
+                self._apply_row(ks, follower, given)
+        if not waiting:
+            ks.books.waiting.pop(row.source, None)
+
+    def _apply_row(self, ks: KeyState, row: Row, given: Input) -> None:
+        if row.prev != UNCHAINED:
+            ks.books.seen[row.source] = row.seq
+        ks.books.marks[row.source] = max(row.time_ms, ks.books.marks.get(row.source, row.time_ms))
+        ks.value, outs = self.operator.on_row(row.key, ks.value, row, ks.books.marks)
+        ks.version += 1
+        if not given.muted:
+            self._emit(given.offset, outs, given.gate, row.created_ms)
+
+    def clock(self, offset: int, clock: Clock) -> None:
+        for key in [key for key in self.keys if key in clock.keys]:
+            ks = self.keys[key]
+            if clock.source is None:
+                ks.value, outs = self.operator.on_clock(key, ks.value, ks.books.marks, clock.time_ms)
+            else:
+                ks.books.marks[clock.source] = max(clock.time_ms, ks.books.marks.get(clock.source, clock.time_ms))
+                ks.value, outs = self.operator.on_clock(key, ks.value, ks.books.marks, None)
+            if not clock.muted:
+                self._emit(offset, outs, clock.gate, clock.time_ms)
+
+    def snapshot(self, offset: int, ask: TakeSnapshot) -> None:
+        images: list[KeyImage] = []
+        shed: list[tuple[str, int]] = []
+        for key in sorted(key for key in self.keys if key in ask.keys):
+            ks = self.keys[key]
+            if ks.version < ask.shed_below:
+                shed.append((key, ks.version))
+                ks = KeyState(None, ks.books)  # the books stay: they are what keeps later rows once and in order
+            image = ks.image(key, ask.target if ask.delta else None, self.chunk_bytes)
+            images.append(image)
+            if ask.static:
+                ks.sent[ask.target] = list(image.chunks)
+            if ask.drop:
+                del self.keys[key]
+        self._send(
+            offset,
+            StateRows(ask.op, ask.target, ask.dest, ask.keys, tuple(images), ask.migration, ask.static, tuple(shed)),
+        )
+
+    def drop(self, offset: int, ask: DropKeys) -> None:
+        for key in [key for key in self.keys if key in ask.keys]:
+            del self.keys[key]
+        if ask.ack is not None:
+            self._send(offset, Marker(On.ACK, Role.TARGET, ask.ack, ask.keys))
+
+    def ripe(self, offset: int, ask: AskRipe) -> None:
+        ends = [end for key, ks in self.keys.items() if key in ask.keys for end in self.operator.open_ends(ks.value)]
+        until_ms = max(ends, default=None) if ask.until_ms is None else ask.until_ms
+        ripe = until_ms is None or all(end > until_ms for end in ends)
+        self._send(offset, Marker(On.RIPE, Role.SOURCE, ask.migration, ask.keys, until_ms=None if ripe else until_ms))
+
+    def _emit(self, offset: int, outs: list[Out], gate: MigrationId | None, created_ms: int) -> None:
+        for out in outs:
+            if self.pending_of != (out.op, gate):
+                self.flush()
+                self.pending_of = (out.op, gate)
+            self.pending.append((offset, out, created_ms))
+
+    def _send(self, offset: int, item: Marker | StateRows) -> None:
+        self.flush()
+        self.emissions.append(Emission(np.array([offset], np.int64), item))
+
+    def flush(self) -> None:
+        if not self.pending or self.pending_of is None:
+            return
+        op, gate = self.pending_of
+        rows = [
+            Row(out.key, out.source, out.seq, UNCHAINED, out.time_ms, created_ms, out.payload)
+            for _, out, created_ms in self.pending
+        ]
+        offsets = np.array([offset for offset, _, _ in self.pending], np.int64)
+        self.emissions.append(Emission(offsets, Rows(op, batch_of(rows), gate=gate)))
+        self.pending.clear()
+        self.pending_of = None

@@ -1,0 +1,36 @@
+"""Pause-drain-resume (survey III-A, Shepherd IV): without state there is nothing to move, only a path to switch.
+
+The gate keeps the order while S works off what it already has.
+"""
+
+from peregrine.core.mechanisms.program import (
+    Done,
+    Drop,
+    Gate,
+    Mark,
+    Mechanism,
+    Movement,
+    On,
+    Open,
+    Own,
+    Switch,
+    Track,
+)
+from peregrine.core.migrate import Role
+
+DRAIN = Mechanism(
+    name="drain",
+    survey="single-track without state: pause-drain-resume (Shepherd)",
+    track=Track.SINGLE,
+    movement=Movement.NONE,
+    direct=True,
+    checkpoint_assisted=False,
+    needs=frozenset({"stateless", "static sources"}),
+    summary="Switch K to D; S finishes what it has, D's outputs follow S's last.",
+    program={
+        (Role.ANCHOR, On.BEGIN): (Switch(), Mark(On.TERMINATE)),
+        (Role.SOURCE, On.TERMINATE): (Drop(),),
+        (Role.TARGET, On.TERMINATE): (Own(), Gate()),
+        (Role.TARGET, On.ACK): (Open(), Done()),
+    },
+)

@@ -1,0 +1,18 @@
+"""Partial state movement (survey IV-E; Megaphone): the pause of one chunk of K after the other, so each is short.
+
+The chunks are the plan's business (`core/coordinator.py`); each chunk runs this program by itself.
+"""
+
+from dataclasses import replace
+
+from peregrine.core.mechanisms.pause import PAUSE
+from peregrine.core.mechanisms.program import Movement
+
+PROGRESSIVE = replace(
+    PAUSE,
+    name="progressive",
+    survey="single-track, moving state, partial (Megaphone)",
+    movement=Movement.PARTIAL,
+    chunked=True,
+    summary="As pause, chunk after chunk of K: longer in all, but no key waits for more than its own chunk.",
+)

@@ -1,0 +1,179 @@
+"""What enters a router and what it wants done.
+
+A router is a deterministic machine over one durable journal of events: **an event must be in the journal before any
+effect of its step is performed**. After a crash the journal is stepped through again; every effect carries its
+position (offset or sequence number), so performing it a second time is recognised and harmless.
+"""
+
+from dataclasses import dataclass
+
+from peregrine.core.host import Emission
+from peregrine.core.keyspace import KeySet
+from peregrine.core.migrate import Migration
+from peregrine.core.rows import Clock, Entry, Item, Rows
+from peregrine.types import MigrationId, OpId, PlaceId, SiteId, SourceId
+
+# --- events ---
+
+
+@dataclass(frozen=True, slots=True)
+class FromSource:
+    """Rows and watermarks of a device, each with the source's sequence number of its last row."""
+
+    source: SourceId
+    items: tuple[tuple[int, Rows | Clock], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class FromLink:
+    """What a neighbouring router sent, numbered from `first_seq` on without gaps."""
+
+    neighbour: SiteId
+    first_seq: int
+    items: tuple[Item, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class FromHost:
+    """Outputs of one group. They may come again after a crash of the host, cut differently."""
+
+    place: PlaceId
+    op: OpId
+    group: int
+    emissions: tuple[Emission, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """A host has durably applied its log up to (not including) this offset."""
+
+    place: PlaceId
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class Attach:
+    """A device has connected to this site."""
+
+    source: SourceId
+
+
+@dataclass(frozen=True, slots=True)
+class Tick:
+    now_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class SetOwner:
+    """Deployment: these keys live at this place. Sent to every router before rows flow."""
+
+    op: OpId
+    keys: KeySet
+    place: PlaceId
+
+
+@dataclass(frozen=True, slots=True)
+class Begin:
+    migration: Migration
+
+
+@dataclass(frozen=True, slots=True)
+class Abort:
+    migration: Migration
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """Tell (again) how this migration stands, in case that the manager missed it."""
+
+    migration: Migration
+
+
+@dataclass(frozen=True, slots=True)
+class KeepReplicas:
+    """From now on, refresh replicas of these keys of a place here at another place with every tick."""
+
+    op: OpId
+    keys: KeySet
+    source: PlaceId
+    target: PlaceId
+
+
+Command = SetOwner | Begin | Abort | Query | KeepReplicas
+Event = FromSource | FromLink | FromHost | Committed | Attach | Tick | Command
+
+
+# --- effects ---
+
+
+@dataclass(frozen=True, slots=True)
+class Append:
+    """Append to a place's host log at this offset."""
+
+    place: PlaceId
+    offset: int
+    entry: Entry
+
+
+@dataclass(frozen=True, slots=True)
+class Send:
+    """Send to a neighbouring router; kept until it has acknowledged `seq`."""
+
+    neighbour: SiteId
+    seq: int
+    item: Item
+
+
+@dataclass(frozen=True, slots=True)
+class Deliver:
+    """Results, to be appended to the results log at this offset."""
+
+    offset: int
+    rows: Rows
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetter:
+    offset: int
+    reason: str
+    rows: Rows | Clock
+
+
+@dataclass(frozen=True, slots=True)
+class Emitted:
+    """For observers: outputs of a place passed its router (after any gate)."""
+
+    place: PlaceId
+    op: OpId
+    rows: Rows
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """To the manager, who may be away: it asks again with `Query`."""
+
+    site: SiteId
+    migration: MigrationId
+    status: str  # begun, switched, done, aborted
+    shed: tuple[tuple[str, int], ...] = ()
+    bytes_moved: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Stray:
+    """Rows of a key that is owned in one subtree came up (or in) here from somewhere else: its source has moved."""
+
+    site: SiteId
+    op: OpId
+    key: str
+    source: SourceId
+
+
+@dataclass(frozen=True, slots=True)
+class Attached:
+    site: SiteId
+    source: SourceId
+    now_ms: int
+
+
+Effect = Append | Send | Deliver | DeadLetter | Emitted | Report | Stray | Attached

@@ -1,0 +1,314 @@
+"""The router of one site: late binding by (operator, key), on ordered logs.
+
+`step` is the only thing that changes a router, and it is deterministic: see `core/messages.py` for what must be durable
+when. A row is looked up in the rules and goes to a host of this site, up to the parent or down to a child; a producer
+never knows where its consumer runs (Shepherd IV-A, Falcon III-C). What a migration changes about that is in
+`core/legs.py`. A router never runs user code and never reads a clock.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+
+from peregrine.core.host import Emission
+from peregrine.core.legs import Legs
+from peregrine.core.mechanisms import MECHANISMS
+from peregrine.core.mechanisms.program import Mechanism
+from peregrine.core.migrate import Role
+from peregrine.core.messages import (
+    Abort,
+    Append,
+    Attach,
+    Attached,
+    Begin,
+    Committed,
+    DeadLetter,
+    Deliver,
+    Effect,
+    Emitted,
+    Event,
+    FromHost,
+    FromLink,
+    FromSource,
+    KeepReplicas,
+    Query,
+    Report,
+    Send,
+    SetOwner,
+    Stray,
+    Tick,
+)
+from peregrine.core.operator import OpSpec
+from peregrine.core.routes import Down, InLeg, Local, Route, Sink, Up
+from peregrine.core.rows import Clock, Entry, Item, Marker, Rows, StateRows, TakeSnapshot, length
+from peregrine.core.rules import RuleTable, split
+from peregrine.core.topology import Topology
+from peregrine.core.keyspace import KeySet
+from peregrine.errors import ProtocolError
+from peregrine.types import MigrationId, OpId, PlaceId, SiteId, SourceId, site_of
+
+
+@dataclass(frozen=True, slots=True)
+class RouterConfig:
+    site: SiteId
+    topology: Topology
+    operators: Mapping[OpId, OpSpec]
+    mechanisms: Mapping[str, Mechanism]
+    host_lag_rows: int = 100_000  # back-pressure: devices wait while a host of this site is further behind
+
+
+def config(site: SiteId, topology: Topology, operators: Mapping[OpId, OpSpec], **others: object) -> RouterConfig:
+    return RouterConfig(site, topology, operators, **{"mechanisms": MECHANISMS, **others})  # type: ignore[arg-type]
+
+
+class Router:
+    def __init__(self, config: RouterConfig) -> None:
+        self.config = config
+        self.site = config.site
+        topology = config.topology
+        self._parent = None if config.site == topology.root else topology.parent(config.site)
+        home: Route = Local(topology.main_place(config.site)) if self._parent is None else Up()
+        self.table: RuleTable[Route] = RuleTable(home)
+        for spec in config.operators.values():
+            self.table.add_op(spec.op, spec.groups)
+            if spec.sink and self._parent is None:
+                self.table.assign(spec.op, KeySet.everything(spec.groups), Sink())
+        self.legs = Legs(self, config.mechanisms)
+        self.now_ms = 0
+        self.ends: dict[PlaceId, int] = {}  # next offset of each host log
+        self.commits: dict[PlaceId, int] = {}
+        self.replicas_kept: list[KeepReplicas] = []
+        self._effects: list[Effect] = []
+        self._sent: dict[SiteId, int] = {}  # last sequence number sent to each neighbour
+        self._results = 0
+        self._dead = 0
+        # High-water marks: what is at or below them has been seen (exactly once over at-least-once hand-over).
+        self._from_source: dict[SourceId, int] = {}
+        self._from_link: dict[SiteId, int] = {}
+        self._from_host: dict[tuple[PlaceId, OpId, int], int] = {}
+        self._strays: dict[tuple[OpId, str], SourceId] = {}
+
+    def step(self, event: Event) -> list[Effect]:
+        self._effects = []
+        match event:
+            case FromSource():
+                self._on_source(event)
+            case FromLink():
+                self._on_link(event)
+            case FromHost():
+                self._on_host(event)
+            case Committed(place, offset):
+                self.commits[place] = max(offset, self.commits.get(place, 0))
+                self.legs.on_commit(place)
+            case Attach(source):
+                self._effects.append(Attached(self.site, source, self.now_ms))
+            case Tick(now_ms):
+                self._on_tick(now_ms)
+            case SetOwner(op, keys, place):
+                self.table.assign(op, keys, self.toward(place))
+            case KeepReplicas():
+                if event not in self.replicas_kept:
+                    self.replicas_kept.append(event)
+            case Begin(migration):
+                self.legs.begin(migration)
+            case Abort(migration):
+                self.legs.abort(migration)
+            case Query(migration):
+                self.legs.tell_status(migration)
+        return self._effects
+
+    # --- what the outside may ask ---
+
+    def accepts_rows(self) -> bool:
+        """Back-pressure: may devices send? Links and hosts always may, or a migration could wait for itself."""
+        return all(
+            end - self.commits.get(place, 0) <= self.config.host_lag_rows for place, end in self.ends.items()
+        )
+
+    def acked_source(self, source: SourceId) -> int:
+        return self._from_source.get(source, -1)
+
+    def acked_link(self, neighbour: SiteId) -> int:
+        return self._from_link.get(neighbour, -1)
+
+    def check(self) -> None:
+        """Invariants that hold after every step."""
+        for place, offset in self.commits.items():
+            assert offset <= self.ends.get(place, 0), f"{place} committed {offset} of {self.ends.get(place, 0)} rows"
+        self.legs.check()
+
+    def leftovers(self) -> list[str]:
+        """What should not be there once every migration has ended."""
+        return self.legs.leftovers()
+
+    # --- events ---
+
+    def _on_source(self, event: FromSource) -> None:
+        seen = self._from_source.get(event.source, -1)
+        for seq, item in event.items:
+            if seq <= seen:
+                continue
+            if isinstance(item, Rows):
+                fresh = item.batch.column(3).to_numpy() > seen
+                if not fresh.all():
+                    item = replace(item, batch=item.batch.filter(fresh))
+            self._from_source[event.source] = seen = seq
+            self.route(item)
+
+    def _on_link(self, event: FromLink) -> None:
+        expected = self._from_link.get(event.neighbour, -1) + 1
+        if event.first_seq > expected:
+            return  # something before it was lost on the way: the sender repeats it from there
+        for item in event.items[expected - event.first_seq :]:
+            self._from_link[event.neighbour] = expected
+            expected += 1
+            self.receive(item, event.neighbour)
+
+    def _on_host(self, event: FromHost) -> None:
+        at = (event.place, event.op, event.group)
+        seen = self._from_host.get(at, -1)
+        for emission in event.emissions:
+            item = self._unseen(emission, seen)
+            if item is None:
+                continue
+            self._from_host[at] = int(emission.offsets[-1])
+            if isinstance(item, Rows):
+                self.legs.output(event.place, event.op, item)
+            else:
+                self.receive(item, None)
+
+    @staticmethod
+    def _unseen(emission: Emission, seen: int) -> Rows | Marker | StateRows | None:
+        if emission.offsets[-1] <= seen:
+            return None
+        if emission.offsets[0] > seen or not isinstance(emission.item, Rows):
+            return emission.item
+        return replace(emission.item, batch=emission.item.batch.filter(emission.offsets > seen))
+
+    def _on_tick(self, now_ms: int) -> None:
+        self.now_ms = max(now_ms, self.now_ms)
+        for (op, key), source in self._strays.items():
+            self._effects.append(Stray(self.site, op, key, source))
+        self._strays.clear()
+        for op, spec in self.config.operators.items():
+            if spec.ticks:
+                clock = Clock(op, KeySet.everything(spec.groups), None, now_ms)
+                for route, keys in self.table.partition(op, clock.keys):
+                    # Each place's clock is told by its own router; during a migration the anchor tells K's.
+                    if isinstance(route, Local) or (isinstance(route, InLeg) and route.role is not Role.SOURCE):
+                        self._dispatch(route, replace(clock, keys=keys), None)
+        self._refresh_replicas()
+        self.legs.on_tick()
+
+    def _refresh_replicas(self) -> None:
+        for kept in self.replicas_kept:
+            if self.legs.halted(kept.source):
+                continue
+            for route, keys in self.table.partition(kept.op, kept.keys):
+                if route == Local(kept.source):
+                    self.ask(
+                        kept.source,
+                        keys,
+                        lambda group, part, kept=kept: TakeSnapshot(  # type: ignore[misc]
+                            kept.op, group, part, kept.target, site_of(kept.target), delta=True, static=True
+                        ),
+                    )
+
+    # --- routing ---
+
+    def receive(self, item: Item, via: SiteId | None) -> None:
+        """An item from a neighbour or from a host of this site."""
+        if isinstance(item, Marker) and item.moves:
+            self.legs.learn_owner(item.migration)
+        if item.dest is not None and item.dest != self.site:
+            self.send(item, item.dest)
+        elif isinstance(item, Rows | Clock):
+            self.route(item if item.dest is None else replace(item, dest=None), via)
+        elif isinstance(item, Marker):
+            self.legs.on_marker(item)
+        else:
+            self.legs.on_state(item)
+
+    def route(self, item: Rows | Clock, via: SiteId | None = None) -> None:
+        """Late binding: where do these rows go from here?"""
+        if item.stamp is not None:
+            self.legs.on_stamped(item)
+            return
+        if item.op not in self.config.operators:
+            self.dead_letter(f"no operator {item.op!r} is deployed", item)
+        elif isinstance(item, Clock):
+            for route, keys in self.table.partition(item.op, item.keys):
+                self._dispatch(route, replace(item, keys=keys), via)
+        else:
+            for number, batch in split(item.batch, self.table.lookup(item.op, item.hashes)):
+                part = item if batch is item.batch else replace(item, batch=batch)
+                self._dispatch(self.table.route(number), part, via)
+
+    def _dispatch(self, route: Route, item: Rows | Clock, via: SiteId | None) -> None:
+        match route:
+            case Local(place):
+                self.append(place, item)
+            case Up():
+                assert self._parent is not None
+                self._send(self._parent, item)
+            case Down(child):
+                if via is None or via != self._parent:
+                    self.note_strays(item)
+                self._send(child, item)
+            case InLeg(migration, role):
+                self.legs.treat(migration, role, item)
+            case Sink():
+                if isinstance(item, Rows):
+                    self._effects.append(Deliver(self._results, item))
+                    self._results += len(item)
+
+    def note_strays(self, item: Rows | Clock) -> None:
+        """Rows on their way down came from below: their source has left the subtree that owns their key."""
+        if isinstance(item, Rows) and self.config.operators[item.op].roaming:
+            for key, source in zip(item.batch.column(0).to_pylist(), item.batch.column(2).to_pylist(), strict=True):
+                self._strays[item.op, key] = source
+
+    def toward(self, place: PlaceId) -> Route:
+        """The route from here to a place."""
+        site = site_of(place)
+        if site == self.site:
+            return Local(place)
+        hop = self.config.topology.next_hop(self.site, site)
+        return Up() if hop == self._parent else Down(hop)
+
+    # --- what legs and routing perform ---
+
+    def append(self, place: PlaceId, entry: Entry) -> None:
+        if isinstance(entry, Rows | Clock) and self.legs.hold_halted(place, entry):
+            return
+        offset = self.ends.get(place, 0)
+        self.ends[place] = offset + length(entry)
+        self._effects.append(Append(place, offset, entry))
+
+    def ask(self, place: PlaceId, keys: KeySet, control: Callable[[int, KeySet], Entry]) -> None:
+        """One control row for each group that `keys` touches: a group is what a host applies and commits."""
+        for group in keys.touched_groups():
+            self.append(place, control(group, keys.in_group(group)))
+
+    def send(self, item: Item, to: SiteId) -> None:
+        if to == self.site:
+            self.receive(item, None)
+        else:
+            self._send(self.config.topology.next_hop(self.site, to), item)
+
+    def _send(self, neighbour: SiteId, item: Item) -> None:
+        seq = self._sent[neighbour] = self._sent.get(neighbour, -1) + 1
+        self._effects.append(Send(neighbour, seq, item))
+
+    def emitted(self, place: PlaceId, op: OpId, rows: Rows) -> None:
+        self._effects.append(Emitted(place, op, rows))
+        self.route(rows)
+
+    def dead_letter(self, reason: str, item: Rows | Clock) -> None:
+        self._effects.append(DeadLetter(self._dead, reason, item))
+        self._dead += 1
+
+    def report(self, migration: MigrationId, status: str, shed: tuple[tuple[str, int], ...] = (), bytes_moved: int = 0) -> None:
+        self._effects.append(Report(self.site, migration, status, shed, bytes_moved))
+
+    def protocol_error(self, what: str) -> ProtocolError:
+        return ProtocolError(f"router {self.site}: {what}", "this is a bug: keep the journal and replay it")

@@ -1,0 +1,331 @@
+"""Where rows go: for each operator the route of every key, looked up a column of hashes at a time.
+
+The rule: `assign` is the only thing that changes a route, and it changes the routes of exactly the keys it names. An
+operator has one entry per group and, for keys that go elsewhere than their group, overrides; an override that says the
+same as its group does not exist, so moving keys back and forth does not make the table grow.
+
+What a route is (a link, a host, nothing yet) is the caller's: here it is any hashable value.
+"""
+
+from collections.abc import Hashable
+from typing import Generic, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from peregrine.core.keyspace import Hashes, KeySet, stable_hash
+from peregrine.errors import ConfigurationError, UnknownName
+from peregrine.types import OpId
+
+R = TypeVar("R", bound=Hashable)
+RouteIds = npt.NDArray[np.int32]
+
+
+class RuleTable(Generic[R]):
+    """Maps (operator, key) to a route. Routes are numbered in the order of first appearance; 0 is the default."""
+
+    def __init__(self, default: R) -> None:
+        self._routes: list[R] = [default]
+        self._ids: dict[R, int] = {default: 0}
+        self._rules: dict[OpId, _Rules] = {}
+
+    def add_op(self, op: OpId, groups: int) -> None:
+        """Make an operator known; all its keys take the default route. Known already: nothing happens."""
+        if groups < 1:
+            raise ConfigurationError(f"operator {op!r} with {groups} groups", "give it at least 1 group")
+        rules = self._rules.setdefault(op, _Rules(groups))
+        if rules.groups != groups:
+            raise ConfigurationError(
+                f"operator {op!r} has {rules.groups} groups, not {groups}",
+                "keep the number of groups of an operator, or give the operator a new name",
+            )
+
+    def ops(self) -> tuple[OpId, ...]:
+        """The operators in the order in which they were added."""
+        return tuple(self._rules)
+
+    def groups_of(self, op: OpId) -> int:
+        return self._rules_of(op).groups
+
+    def assign(self, op: OpId, keys: KeySet, route: R) -> None:
+        """From now on exactly these keys go to `route`."""
+        rules = self._rules_of(op, keys)
+        route_id = self._ids.setdefault(route, len(self._routes))
+        if route_id == len(self._routes):
+            self._routes.append(route)
+        rules.assign(keys, route_id)
+
+    def lookup(self, op: OpId, hashes: Hashes) -> RouteIds:
+        """The id of the route of each hash."""
+        return self._rules_of(op).lookup(hashes)
+
+    def lookup_one(self, op: OpId, key: str) -> R:
+        return self._routes[self._rules_of(op).lookup_one(stable_hash(key))]
+
+    def route(self, route_id: int) -> R:
+        return self._routes[route_id]
+
+    def partition(self, op: OpId, keys: KeySet) -> list[tuple[R, KeySet]]:
+        """The key set split by route: disjoint, not empty, together all of `keys`.
+
+        The order follows from the parts alone (their first whole group, then their first key), not from the history of
+        the table.
+        """
+        parts = self._rules_of(op, keys).partition(keys)
+        if len(parts) > 1:
+            parts.sort(key=_first_of)
+        return [(self._routes[route_id], part) for route_id, part in parts]
+
+    def override_count(self, op: OpId) -> int:
+        """How many keys have a route of their own: what the table costs beyond its groups."""
+        return self._rules_of(op).overrides.live
+
+    def check(self) -> None:
+        """Assert what must hold between two calls."""
+        for rules in self._rules.values():
+            rules.check(len(self._routes))
+
+    def _rules_of(self, op: OpId, keys: KeySet | None = None) -> "_Rules":
+        rules = self._rules.get(op)
+        if rules is None:
+            raise UnknownName("operator", op, list(self._rules))
+        if keys is not None and keys.groups != rules.groups:
+            raise ConfigurationError(
+                f"a key set of {keys.groups} groups for operator {op!r} with {rules.groups}",
+                "make the key set with the operator's number of groups",
+            )
+        return rules
+
+
+def split(batch: pa.RecordBatch, route_ids: RouteIds) -> list[tuple[int, pa.RecordBatch]]:
+    """The rows of each route in ascending order of id; within a part the rows keep their order.
+
+    The parts are slices of one batch and share its memory: who keeps one part for long should copy it.
+    """
+    if not len(route_ids):
+        return []
+    if (route_ids == route_ids[0]).all():
+        return [(int(route_ids[0]), batch)]
+    counts = np.bincount(route_ids)
+    # One `take` in the order of the ids beats one per id by far where batches are small or ids many. Numpy sorts 16-bit
+    # numbers by radix, others by comparison.
+    narrow = route_ids.astype(np.int16) if len(counts) <= 1 << 15 else route_ids
+    ordered = batch.take(pa.array(narrow.argsort(kind="stable")))
+    ends = counts.cumsum()
+    return [(i, ordered.slice(int(ends[i] - counts[i]), int(counts[i]))) for i in counts.nonzero()[0].tolist()]
+
+
+class _Rules:
+    """The rules of one operator."""
+
+    __slots__ = ("by_group", "groups", "overrides")
+
+    def __init__(self, groups: int) -> None:
+        self.groups = groups
+        self.by_group: RouteIds = np.zeros(groups, dtype=np.int32)
+        self.overrides = _Overrides()
+
+    def lookup(self, hashes: Hashes) -> RouteIds:
+        ids = self.by_group.take((hashes % self.groups).view(np.int64))
+        if not self.overrides.live:
+            return ids
+        own = self.overrides.lookup(hashes)
+        np.copyto(ids, own, where=own >= 0)
+        return ids
+
+    def lookup_one(self, key_hash: int) -> int:
+        if self.overrides.live:
+            own = self.overrides.lookup_one(key_hash)
+            if own >= 0:
+                return own
+        return int(self.by_group[key_hash % self.groups])
+
+    def assign(self, keys: KeySet, route_id: int) -> None:
+        if keys.whole:
+            self._assign_groups(keys, route_id)
+        if keys.plus:
+            hashes, names = keys.plus_by_hash
+            self._override(hashes, names, np.full(len(names), route_id, dtype=np.int32))
+
+    def _assign_groups(self, keys: KeySet, route_id: int) -> None:
+        spared, names = keys.minus_by_hash
+        spared_ids = self.lookup(spared)
+        chosen = np.zeros(self.groups, dtype=np.bool_)
+        chosen[list(keys.whole)] = True
+        self.overrides.forget_groups(chosen)
+        self.by_group[chosen] = route_id
+        if names:
+            self._override(spared, names, spared_ids)
+
+    def _override(self, hashes: Hashes, names: list[str], ids: RouteIds) -> None:
+        same = self.by_group.take((hashes % self.groups).view(np.int64)) == ids
+        self.overrides.put(hashes, names, np.where(same, np.int32(_NONE), ids))
+
+    def partition(self, keys: KeySet) -> list[tuple[int, KeySet]]:
+        if len(keys.plus) == 1 and not keys.whole:
+            (key,) = keys.plus
+            return [(self.lookup_one(stable_hash(key)), keys)]
+        whole: dict[int, list[int]] = {}
+        plus: dict[int, list[str]] = {}
+        minus: dict[int, list[str]] = {}
+        hashes, names = keys.plus_by_hash
+        if names:
+            for name, route_id in zip(names, self.lookup(hashes).tolist(), strict=True):
+                plus.setdefault(route_id, []).append(name)
+        if keys.whole:
+            by_group: list[int] = self.by_group.tolist()
+            for g in keys.whole:
+                whole.setdefault(by_group[g], []).append(g)
+            for name in keys.minus:
+                minus.setdefault(by_group[stable_hash(name) % self.groups], []).append(name)
+            # A key that goes elsewhere than its group leaves the group's part and is explicit in its own.
+            for name, g, route_id in self.overrides.in_groups(keys.whole, self.groups):
+                if not keys.minus or name in keys:
+                    minus.setdefault(by_group[g], []).append(name)
+                    plus.setdefault(route_id, []).append(name)
+        ids = sorted(whole.keys() | plus.keys())
+        if len(ids) == 1:
+            return [(ids[0], keys)]
+        none = frozenset[str]()
+        parts = [(i, frozenset(whole.get(i, ())), plus.get(i, none), minus.get(i, none)) for i in ids]
+        return [(i, KeySet(self.groups, w, frozenset(p), frozenset(m))) for i, w, p, m in parts]
+
+    def check(self, route_count: int) -> None:
+        assert ((self.by_group >= 0) & (self.by_group < route_count)).all(), "a group goes to an unknown route"
+        self.overrides.check()
+        for name, g, route_id in self.overrides.in_groups(frozenset(range(self.groups)), self.groups):
+            assert stable_hash(name) % self.groups == g, f"override of {name!r} is filed under another key's hash"
+            assert 0 <= route_id < route_count, f"key {name!r} goes to the unknown route {route_id}"
+            assert route_id != self.by_group[g], f"override of {name!r} says the same as its group"
+
+
+_NONE = -1
+_FEWEST_SLOTS = 32
+
+
+class _Overrides:
+    """Route ids of single keys: a hash table with open addressing whose probes are vectorised.
+
+    Entries are columns in order of arrival; `slots` holds entry numbers. Entry 0 stands for "no entry", so that an
+    empty slot needs no test: it has no route. An entry whose key lost its override gets no route either and waits for
+    the next rebuild; it keeps chains of probes whole until then, and is there when the key comes back.
+    """
+
+    __slots__ = ("hashes", "ids", "live", "names", "shift", "slots")
+
+    def __init__(self) -> None:
+        self._allocate(_FEWEST_SLOTS)
+
+    def _allocate(self, slot_count: int) -> None:
+        # At most a quarter of the slots is taken: nearly every hash is decided by its first probe.
+        capacity = slot_count // 4
+        self.hashes: Hashes = np.zeros(capacity, dtype=np.uint64)
+        self.ids: RouteIds = np.full(capacity, _NONE, dtype=np.int32)
+        self.names = [""]
+        self.slots: RouteIds = np.zeros(slot_count, dtype=np.int32)
+        # The home of a hash is given by its high bits. The low bits are those of its group: where overrides are in few
+        # groups, as after a move of some of a group's keys, they would all want the same few slots.
+        self.shift = 64 - (slot_count.bit_length() - 1)
+        self.live = 0
+
+    def lookup(self, hashes: Hashes) -> RouteIds:
+        """The route id of each hash, negative where it has none of its own."""
+        return self.ids.take(self._find(hashes))
+
+    def lookup_one(self, key_hash: int) -> int:
+        at, last = key_hash >> self.shift, len(self.slots) - 1
+        while (entry := self.slots[at]) and self.hashes[entry] != key_hash:
+            at = (at + 1) & last
+        return int(self.ids[entry])
+
+    def put(self, hashes: Hashes, names: list[str], ids: RouteIds) -> None:
+        """Set the route ids of keys, `_NONE` for no override; the hashes are in ascending order."""
+        entries = self._find(hashes)
+        known = entries != 0
+        if known.any():
+            self._set(entries[known], ids[known])
+        fresh = np.flatnonzero(~known & (ids >= 0))
+        if len(fresh) > 1:  # of keys with the same hash one entry stands for all
+            fresh = fresh[np.append(True, hashes[fresh[1:]] != hashes[fresh[:-1]])]
+        if len(fresh):
+            self._append(hashes[fresh], [names[i] for i in fresh.tolist()], ids[fresh])
+        self._compact()
+
+    def forget_groups(self, chosen: npt.NDArray[np.bool_]) -> None:
+        """No key of the chosen groups has an override any more."""
+        if self.live:
+            used = self.hashes[: len(self.names)]
+            gone = np.flatnonzero(chosen[used % len(chosen)])
+            self._set(gone, np.full(len(gone), _NONE, dtype=np.int32))
+            self._compact()
+
+    def in_groups(self, wanted: frozenset[int], groups: int) -> list[tuple[str, int, int]]:
+        """(key, group, route id) of the overrides in these groups, in the order in which they came."""
+        entries = np.flatnonzero(self.ids[: len(self.names)] >= 0)
+        rows = zip(entries.tolist(), (self.hashes[entries] % groups).tolist(), self.ids[entries].tolist(), strict=True)
+        return [(self.names[entry], g, route_id) for entry, g, route_id in rows if g in wanted]
+
+    def _find(self, hashes: Hashes) -> npt.NDArray[np.int32]:
+        """The entry of each hash, 0 where there is none."""
+        at = (hashes >> np.uint64(self.shift)).view(np.int64)
+        entries = self.slots.take(at)
+        wrong = (self.hashes.take(entries) != hashes) & (entries != 0)
+        if not wrong.any():
+            return entries
+        (astray,) = wrong.nonzero()
+        at, last = at[astray], len(self.slots) - 1
+        while len(astray):
+            at = (at + 1) & last
+            found = self.slots.take(at)
+            entries[astray] = found
+            wrong = (self.hashes.take(found) != hashes[astray]) & (found != 0)
+            at, astray = at[wrong], astray[wrong]
+        return entries
+
+    def _set(self, entries: npt.NDArray[np.integer], ids: RouteIds) -> None:
+        self.live += int(np.count_nonzero(ids >= 0)) - int(np.count_nonzero(self.ids[entries] >= 0))
+        self.ids[entries] = ids
+
+    def _append(self, hashes: Hashes, names: list[str], ids: RouteIds) -> None:
+        if len(self.names) + len(names) > len(self.hashes):
+            self._rebuild(len(names))
+        first, end = len(self.names), len(self.names) + len(names)
+        self.hashes[first:end] = hashes
+        self.ids[first:end] = ids
+        self.names += names
+        self.live += len(names)
+        self._place(np.arange(first, end, dtype=np.int32))
+
+    def _place(self, entries: npt.NDArray[np.int32]) -> None:
+        """Give new entries their slots: all try at once, and who finds a slot taken goes on to the next."""
+        at = (self.hashes[entries] >> np.uint64(self.shift)).view(np.int64)
+        last = len(self.slots) - 1
+        while len(entries):
+            free = self.slots[at] == 0
+            self.slots[at[free]] = entries[free]
+            lost = self.slots[at] != entries
+            entries, at = entries[lost], (at[lost] + 1) & last
+
+    def _compact(self) -> None:
+        if len(self.names) > 2 * self.live + _FEWEST_SLOTS:
+            self._rebuild(0)
+
+    def _rebuild(self, more: int) -> None:
+        """Drop entries without a route and make room for more, with so much to spare that this stays rare."""
+        kept = np.flatnonzero(self.ids[: len(self.names)] >= 0)
+        hashes, ids, names = self.hashes[kept], self.ids[kept], self.names
+        self._allocate(max(_FEWEST_SLOTS, 1 << (6 * (len(kept) + more + 1) - 1).bit_length()))
+        if len(kept):
+            self._append(hashes, [names[entry] for entry in kept.tolist()], ids)
+
+    def check(self) -> None:
+        used = len(self.names)
+        assert used <= len(self.hashes) == len(self.slots) // 4, "the table is too full"
+        assert self.live == np.count_nonzero(self.ids >= 0), "the count of overrides is wrong"
+        assert (self._find(self.hashes[1:used]) == np.arange(1, used)).all(), "an entry cannot be found"
+
+
+def _first_of(part: tuple[int, KeySet]) -> tuple[int, str]:
+    keys = part[1]
+    return min(keys.whole, default=keys.groups), min(keys.plus, default="")

@@ -1,0 +1,435 @@
+"""The hierarchy of sites: who is above whom, and over which link.
+
+A topology is an immutable tree; a change makes a new one. A general graph is reduced to the tree of its cheapest paths
+towards the root. Every query costs at most the depth of the tree and nothing is kept per pair of sites, so ten
+thousand sites are as quick as ten. This module knows where sites are; it does not know what runs on them.
+"""
+
+import bisect
+import difflib
+import math
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from enum import Enum
+from typing import TypeAlias, TypeVar
+
+from peregrine.errors import ConfigurationError, UnknownName
+from peregrine.types import PlaceId, SiteId, SourceId
+
+NAME = re.compile(r"[^\s/,]+")
+NAMES_SHOWN = 20
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """A connection between two sites, the same in both directions."""
+
+    latency_ms: float
+    bandwidth_mbps: float
+    price_per_gb: float = 0.0
+
+    def __post_init__(self) -> None:
+        # Written so that NaN fails too. An infinite bandwidth is a link without a limit.
+        if not 0 <= self.latency_ms < math.inf:
+            raise ConfigurationError(f"a link with latency_ms {self.latency_ms}", "give a finite latency of 0 or more")
+        if not self.bandwidth_mbps > 0:
+            raise ConfigurationError(f"a link with bandwidth_mbps {self.bandwidth_mbps}", "give a bandwidth above 0")
+        if not 0 <= self.price_per_gb < math.inf:
+            raise ConfigurationError(f"a link with price_per_gb {self.price_per_gb}", "give a price of 0 or more")
+
+
+Edge: TypeAlias = tuple[SiteId, SiteId, Link]
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """A datacenter. Without named hosts it is one place; with them, each host is a place."""
+
+    id: SiteId
+    hosts: tuple[str, ...] = ()
+    cpu_price: float = 0.0
+
+    def __post_init__(self) -> None:
+        for kind, name in (("site", self.id), *(("host", host) for host in self.hosts)):
+            if not NAME.fullmatch(name):
+                raise ConfigurationError(
+                    f"bad name for a {kind}: {name!r}", "use at least one character, and no '/', ',' or white space"
+                )
+        if len(set(self.hosts)) < len(self.hosts):
+            raise ConfigurationError(f"site {self.id!r} names a host twice", "give every host of a site its own name")
+        if not 0 <= self.cpu_price < math.inf:
+            raise ConfigurationError(
+                f"site {self.id!r} with cpu_price {self.cpu_price}", "give a finite price of 0 or more"
+            )
+
+
+class Direction(Enum):
+    """Where a router sends a row: to its own host, to its parent, or to a child."""
+
+    HERE = "here"
+    UP = "up"
+    DOWN = "down"
+
+
+@dataclass(frozen=True, slots=True)
+class Topology:
+    """Make one with `tree` or `from_graph`; they check what they are given, the constructor does not."""
+
+    root: SiteId
+    sites: tuple[SiteId, ...]  # by depth, then by name
+    unused: tuple[Edge, ...]  # links of the graph that are not in the tree
+    _site: Mapping[SiteId, Site] = field(hash=False, repr=False)
+    _parent: Mapping[SiteId, SiteId] = field(hash=False, repr=False)
+    _link: Mapping[SiteId, Link] = field(hash=False, repr=False)
+    _depth: Mapping[SiteId, int] = field(hash=False, repr=False)
+    _children: Mapping[SiteId, tuple[SiteId, ...]] = field(hash=False, repr=False)
+
+    @classmethod
+    def tree(
+        cls,
+        root: SiteId,
+        parents: Mapping[SiteId, tuple[SiteId, Link]] | None = None,
+        hosts: Mapping[SiteId, Sequence[str]] | None = None,
+        cpu_prices: Mapping[SiteId, float] | None = None,
+    ) -> "Topology":
+        """The tree in which every site but the root has the given parent."""
+        return _grow(root, parents or {}, hosts or {}, cpu_prices or {}, unused=())
+
+    @classmethod
+    def from_graph(
+        cls,
+        root: SiteId,
+        edges: Iterable[Edge],
+        hosts: Mapping[SiteId, Sequence[str]] | None = None,
+        cpu_prices: Mapping[SiteId, float] | None = None,
+    ) -> "Topology":
+        """The tree of the paths with the least latency to the root; of equal ones the fewest hops, then by name."""
+        edges = tuple(edges)
+        parents = _cheapest_parents(root, edges)
+        unused = [e for e in edges if not _joins(parents, e[0], e[1])]
+        return _grow(root, parents, hosts or {}, cpu_prices or {}, tuple(sorted(unused, key=lambda e: sorted(e[:2]))))
+
+    # The tree, as it is.
+
+    def site(self, site: SiteId) -> Site:
+        return self._site[self._known(site)]
+
+    def parent(self, site: SiteId) -> SiteId | None:
+        """None for the root."""
+        return self._parent.get(self._known(site))
+
+    def children(self, site: SiteId) -> tuple[SiteId, ...]:
+        """Sorted by name."""
+        return self._children.get(self._known(site), ())
+
+    def link(self, child: SiteId) -> Link:
+        """The link between a site and its parent."""
+        if self._known(child) == self.root:
+            raise ConfigurationError(f"{child!r} is the root and has no link upwards", "name a site below the root")
+        return self._link[child]
+
+    def depth(self, site: SiteId) -> int:
+        """The number of links between a site and the root."""
+        return self._depth[self._known(site)]
+
+    # Ways through it.
+
+    def ancestors(self, site: SiteId) -> tuple[SiteId, ...]:
+        """From the parent up to the root."""
+        above = []
+        for _ in range(self.depth(site)):
+            site = self._parent[site]
+            above.append(site)
+        return tuple(above)
+
+    def is_at_or_above(self, above: SiteId, below: SiteId) -> bool:
+        return self._climb(below, self.depth(below) - self.depth(above)) == above
+
+    def lca(self, a: SiteId, b: SiteId) -> SiteId:
+        """The lowest site that is at or above both."""
+        difference = self.depth(a) - self.depth(b)
+        a, b = self._climb(a, difference), self._climb(b, -difference)
+        while a != b:
+            a, b = self._parent[a], self._parent[b]
+        return a
+
+    def path(self, a: SiteId, b: SiteId) -> tuple[SiteId, ...]:
+        """Every site on the way from a to b, with both ends."""
+        top = self._depth[self.lca(a, b)]
+        up = (a, *self.ancestors(a))[: self._depth[a] - top + 1]
+        down = (b, *self.ancestors(b))[: self._depth[b] - top]
+        return up + down[::-1]
+
+    def next_hop(self, at: SiteId, to: SiteId) -> SiteId:
+        """The neighbour of `at` on the way to `to`; `at` itself where the way ends."""
+        # Rows are routed by this: no calls, no allocation.
+        parent = self._parent
+        try:
+            below = self._depth[to] - self._depth[at]
+        except KeyError:
+            self._known(at)
+            self._known(to)
+            raise
+        if below > 0:
+            hop = to
+            while below > 1:
+                hop = parent[hop]
+                below -= 1
+            if parent[hop] == at:
+                return hop
+        elif at == to:
+            return at
+        return parent[at]
+
+    def toward(self, at: SiteId, to: SiteId) -> Direction:
+        """The direction of the next hop."""
+        if at == self._known(to):
+            return Direction.HERE
+        return Direction.DOWN if self.is_at_or_above(at, to) else Direction.UP
+
+    def latency_ms(self, a: SiteId, b: SiteId) -> float:
+        """One way, the sum over the links of the path."""
+        top = self._depth[self.lca(a, b)]
+        total = 0.0
+        for site in (a, b):
+            while self._depth[site] > top:
+                total += self._link[site].latency_ms
+                site = self._parent[site]
+        return total
+
+    # Places.
+
+    def places(self, site: SiteId) -> tuple[PlaceId, ...]:
+        """`site` where no host is named, else `site/host` for each in the order in which they were given."""
+        hosts = self.site(site).hosts
+        return tuple(PlaceId(f"{site}/{host}") for host in hosts) or (PlaceId(site),)
+
+    def main_place(self, site: SiteId) -> PlaceId:
+        """The first place of a site."""
+        return self.places(site)[0]
+
+    def place(self, text: str) -> PlaceId:
+        """The place that a text names."""
+        places = self.places(SiteId(text.partition("/")[0]))
+        if text not in places:
+            raise UnknownName("place", text, list(places))
+        return PlaceId(text)
+
+    # New trees from this one.
+
+    def with_site(
+        self, site: SiteId, parent: SiteId, link: Link, hosts: Sequence[str] = (), cpu_price: float = 0.0
+    ) -> "Topology":
+        """This tree and one more leaf."""
+        if site in self._depth:
+            raise ConfigurationError(f"site {site!r} exists already", "give the new site a name of its own")
+        depth = {**self._depth, site: self.depth(parent) + 1}
+        sites = list(self.sites)
+        bisect.insort(sites, site, key=lambda name: (depth[name], name))
+        return replace(
+            self,
+            sites=tuple(sites),
+            _site={**self._site, site: Site(site, tuple(hosts), cpu_price)},
+            _parent={**self._parent, site: parent},
+            _link={**self._link, site: link},
+            _depth=depth,
+            _children={**self._children, parent: tuple(sorted((*self.children(parent), site)))},
+        )
+
+    def without_site(self, site: SiteId) -> "Topology":
+        """This tree less one leaf and the unused links that end there."""
+        if children := self.children(site):
+            raise ConfigurationError(f"site {site!r} has sites below it", f"remove {', '.join(children)} first")
+        if site == self.root:
+            raise ConfigurationError(f"{site!r} is the root", "keep it: every topology has a root")
+        parent = self._parent[site]
+        siblings = tuple(child for child in self._children[parent] if child != site)
+        return replace(
+            self,
+            sites=tuple(name for name in self.sites if name != site),
+            unused=tuple(edge for edge in self.unused if site not in edge[:2]),
+            _site=_without(self._site, site),
+            _parent=_without(self._parent, site),
+            _link=_without(self._link, site),
+            _depth=_without(self._depth, site),
+            _children={**self._children, parent: siblings} if siblings else _without(self._children, parent),
+        )
+
+    def _known(self, site: SiteId) -> SiteId:
+        if site not in self._depth:
+            raise UnknownName("site", site, _names_like(site, self.sites))
+        return site
+
+    def _climb(self, site: SiteId, levels: int) -> SiteId:
+        for _ in range(levels):
+            site = self._parent[site]
+        return site
+
+
+class Attachments:
+    """Where each mobile source is now. Sources roam, so they are not part of the tree."""
+
+    __slots__ = ("_site", "_sources")
+
+    def __init__(self) -> None:
+        self._site: dict[SourceId, SiteId] = {}
+        self._sources: dict[SiteId, set[SourceId]] = {}
+
+    def attach(self, source: SourceId, site: SiteId) -> SiteId | None:
+        """Put a source at a site; the answer is where it was before."""
+        before = self.detach(source)
+        self._site[source] = site
+        self._sources.setdefault(site, set()).add(source)
+        return before
+
+    def detach(self, source: SourceId) -> SiteId | None:
+        """Forget a source; the answer is where it was."""
+        before = self._site.pop(source, None)
+        if before is not None:
+            self._sources[before].remove(source)
+            if not self._sources[before]:
+                del self._sources[before]
+        return before
+
+    def at(self, source: SourceId) -> SiteId | None:
+        return self._site.get(source)
+
+    def sources_at(self, site: SiteId) -> tuple[SourceId, ...]:
+        """Sorted by name."""
+        return tuple(sorted(self._sources.get(site, ())))
+
+
+def cycles(parents: Mapping[SiteId, SiteId]) -> list[tuple[SiteId, ...]]:
+    """Every cycle among the parents, each starting at its smallest name."""
+    found = []
+    done: set[SiteId] = set()
+    for start in sorted(parents):
+        trail: dict[SiteId, None] = {}
+        site = start
+        while site in parents and site not in done and site not in trail:
+            trail[site] = None
+            site = parents[site]
+        if site in trail:
+            names = list(trail)
+            ring = names[names.index(site) :]
+            first = ring.index(min(ring))
+            found.append(tuple(ring[first:] + ring[:first]))
+        done.update(trail)
+    return found
+
+
+def unreachable(root: SiteId, edges: Iterable[Edge]) -> tuple[SiteId, ...]:
+    """The sites of a graph from which no path leads to the root, sorted by name."""
+    neighbours: dict[SiteId, list[SiteId]] = {root: []}
+    for a, b, _ in edges:
+        neighbours.setdefault(a, []).append(b)
+        neighbours.setdefault(b, []).append(a)
+    reached, frontier = {root}, [root]
+    while frontier:
+        for site in neighbours[frontier.pop()]:
+            if site not in reached:
+                reached.add(site)
+                frontier.append(site)
+    return tuple(sorted(neighbours.keys() - reached))
+
+
+def _grow(
+    root: SiteId,
+    parents: Mapping[SiteId, tuple[SiteId, Link]],
+    hosts: Mapping[SiteId, Sequence[str]],
+    cpu_prices: Mapping[SiteId, float],
+    unused: tuple[Edge, ...],
+) -> Topology:
+    """Check the parts of a tree and compute what its queries need."""
+    _check_parents(root, parents)
+    names = {root, *parents}
+    for name in (*hosts, *cpu_prices):
+        if name not in names:
+            raise UnknownName("site", name, _names_like(name, sorted(names)))
+    site = {name: Site(name, tuple(hosts.get(name, ())), cpu_prices.get(name, 0.0)) for name in sorted(names)}
+    parent = {name: above for name, (above, _) in parents.items()}
+    below: dict[SiteId, list[SiteId]] = {}
+    for child in sorted(parent):
+        below.setdefault(parent[child], []).append(child)
+    depth = {root: 0}
+    level = [root]
+    while level:
+        level = [child for above in level for child in below.get(above, ())]
+        depth.update((child, depth[parent[child]] + 1) for child in level)
+    assert len(depth) == len(names), "checked parents lead to the root"
+    ordered = tuple(sorted(names, key=lambda name: (depth[name], name)))
+    links = {name: link for name, (_, link) in parents.items()}
+    children = {above: tuple(sites) for above, sites in below.items()}
+    return Topology(root, ordered, unused, site, parent, links, depth, children)
+
+
+def _check_parents(root: SiteId, parents: Mapping[SiteId, tuple[SiteId, Link]]) -> None:
+    above = {site: parent for site, (parent, _) in parents.items()}
+    if root in above:
+        raise ConfigurationError(f"the root {root!r} has the parent {above[root]!r}", "remove the parent or the root")
+    for site, parent in above.items():
+        if site == parent:
+            raise ConfigurationError(f"site {site!r} is its own parent", "name another site as the parent")
+    if above and root not in above.values():
+        tops = sorted(set(above.values()) - above.keys())
+        raise UnknownName("root site", root, _names_like(root, tops or sorted(above)))
+    for site, parent in above.items():
+        if parent not in above and parent != root:
+            raise UnknownName(f"parent of site {site!r}:", parent, _names_like(parent, [root, *sorted(above)]))
+    for ring in cycles(above):
+        raise ConfigurationError(
+            f"the parents form a cycle: {' -> '.join((*ring, ring[0]))}", f"let one of them lead to the root {root!r}"
+        )
+
+
+def _cheapest_parents(root: SiteId, edges: Sequence[Edge]) -> dict[SiteId, tuple[SiteId, Link]]:
+    import networkx as nx  # slow to import, and a tree does not need it
+
+    links: dict[frozenset[SiteId], Link] = {}
+    for a, b, link in edges:
+        if a == b:
+            raise ConfigurationError(f"a link joins site {a!r} to itself", "join two different sites")
+        if frozenset((a, b)) in links:
+            raise ConfigurationError(f"{a!r} and {b!r} are linked twice", "keep one link between two sites")
+        links[frozenset((a, b))] = link
+    sites = {site for pair in links for site in pair}
+    if sites and root not in sites:
+        raise UnknownName("root site", root, _names_like(root, sorted(sites)))
+    if lost := unreachable(root, edges):
+        raise ConfigurationError(
+            f"no path leads from {', '.join(lost[:NAMES_SHOWN])} to the root {root!r}", "add a link, or remove the site"
+        )
+    graph = nx.Graph()
+    graph.add_node(root)
+    graph.add_weighted_edges_from(((a, b, link.latency_ms) for a, b, link in edges), weight="latency_ms")
+    nearer, _ = nx.dijkstra_predecessor_and_distance(graph, root, weight="latency_ms")
+    # Links of no latency make sites each other's predecessors; to count hops along the cheapest paths excludes cycles.
+    cheapest = nx.DiGraph((before, site) for site, befores in nearer.items() for before in befores)
+    cheapest.add_node(root)
+    hops = nx.single_source_shortest_path_length(cheapest, root)
+    parents = {}
+    for site in sorted(sites - {root}):
+        parent = min(before for before in nearer[site] if hops[before] + 1 == hops[site])
+        parents[site] = (parent, links[frozenset((site, parent))])
+    return parents
+
+
+def _joins(parents: Mapping[SiteId, tuple[SiteId, Link]], a: SiteId, b: SiteId) -> bool:
+    """Whether the tree uses the link between a and b."""
+    return any(child in parents and parents[child][0] == parent for child, parent in ((a, b), (b, a)))
+
+
+def _names_like(name: str, known: Sequence[SiteId]) -> list[str]:
+    """Names to suggest: all of a few, the nearest of many."""
+    names: list[str] = list(known)
+    if len(names) <= NAMES_SHOWN:
+        return names
+    return difflib.get_close_matches(name, names, NAMES_SHOWN) or names[:NAMES_SHOWN]
+
+
+def _without(mapping: Mapping[SiteId, T], site: SiteId) -> dict[SiteId, T]:
+    rest = dict(mapping)
+    del rest[site]
+    return rest

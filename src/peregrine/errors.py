@@ -1,0 +1,48 @@
+"""Errors by blame, each with what to do next.
+
+    PeregrineError
+    ├── ConfigurationError   the user's files or arguments
+    │   ├── UnknownName      a site, place, operator or mechanism that does not exist
+    │   └── PlanError        a migration or placement that cannot be carried out
+    │       └── OverlapError it touches keys that another migration is moving
+    └── ProtocolError        what another component sent breaks the protocol
+        └── CorruptMarker    a control row that does not decode
+
+Assertions are for our own bugs; these are for the world. An error that is raised has changed nothing.
+"""
+
+
+class PeregrineError(Exception):
+    """`what` names the thing that is wrong, `remedy` says what to do about it."""
+
+    def __init__(self, what: str, remedy: str) -> None:
+        super().__init__(f"{what}\n  remedy: {remedy}")
+        self.what = what
+        self.remedy = remedy
+
+
+class ConfigurationError(PeregrineError):
+    pass
+
+
+class UnknownName(ConfigurationError):
+    """A name that nothing here has; the remedy lists the names that exist."""
+
+    def __init__(self, kind: str, name: str, known: list[str]) -> None:
+        super().__init__(f"unknown {kind} {name!r}", f"use one of: {', '.join(sorted(known)) or '(none defined)'}")
+
+
+class PlanError(ConfigurationError):
+    pass
+
+
+class OverlapError(PlanError):
+    pass
+
+
+class ProtocolError(PeregrineError):
+    pass
+
+
+class CorruptMarker(ProtocolError):
+    pass

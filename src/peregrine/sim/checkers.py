@@ -1,0 +1,163 @@
+"""Independent checks of a finished run against a run of the same input in which nothing was changed and nothing failed.
+
+They look at results and states only, never at how the run came to them.
+"""
+
+from collections import Counter
+from dataclasses import dataclass
+
+import msgspec
+
+from peregrine.core import state
+from peregrine.core.host import Input, apply
+from peregrine.core.rows import Row, rows_of
+from peregrine.core.source import Reading
+from peregrine.sim.simulation import Simulation
+from peregrine.types import OpId, SourceId
+
+Line = tuple[OpId, str, str]  # (results of, key, source): within it the order is promised
+
+
+@dataclass(frozen=True)
+class Violation:
+    rule: str
+    detail: str
+
+    def __str__(self) -> str:
+        return f"{self.rule}: {self.detail}"
+
+
+def check(run: Simulation, reference: Simulation) -> list[Violation]:
+    violations = [*_ended(run), *_one_emitter(run)]
+    if not run.scenario.lossless:
+        return violations + _shed_exactly(run, reference)
+    return violations + _same_results(run, reference) + _same_states(run, reference)
+
+
+def results(run: Simulation) -> dict[Line, list[tuple[int, bytes]]]:
+    lines: dict[Line, list[tuple[int, bytes]]] = {}
+    for delivered in run.routers[run.scenario.topology.root].results:
+        for row in rows_of(delivered.rows.batch):
+            lines.setdefault((delivered.rows.op, row.key, row.source), []).append((row.seq, row.payload))
+    return lines
+
+
+def states(run: Simulation) -> tuple[dict[tuple[OpId, str], bytes], list[str]]:
+    """The state of every key, and the keys that are at two places."""
+    found: dict[tuple[OpId, str], bytes] = {}
+    twice: list[str] = []
+    for place, host in sorted(run.hosts.items()):
+        for (op, _), blob in sorted(host.states.items()):
+            for key, content in state.canonical(blob).items():
+                if (op, key) in found:
+                    twice.append(f"{op} {key} (also at {place})")
+                found[op, key] = msgspec.msgpack.encode(content)
+    return found, twice
+
+
+def _ended(run: Simulation) -> list[Violation]:
+    violations = []
+    if not run.observed.finished:
+        open_plans = ", ".join(run.manager.machine.coordinator.running) or "none"
+        violations.append(Violation("every migration ends", f"not at rest after the last input; open plans: {open_plans}"))
+    for site, router in run.routers.items():
+        for left in router.machine.leftovers():
+            violations.append(Violation("nothing is left behind", f"{site}: {left}"))
+    for reason in run.observed.dead_letters:
+        violations.append(Violation("no dead letters", reason))
+    return violations
+
+
+def _one_emitter(run: Simulation) -> list[Violation]:
+    """At most one place emits for a key at any time: places follow each other as the key has moved."""
+    if not run.scenario.ordered:
+        return []
+    violations = []
+    home = run.scenario.topology.main_place(run.scenario.topology.root)
+    for (op, key), places in sorted(run.observed.emitters.items()):
+        owner = next((place for o, keys, place in run.scenario.initial if o == op and key in keys), home)
+        path = [owner, *(m.target for m in run.observed.moved if m.op == op and key in m.keys)]
+        rest = iter(path)
+        if not all(place in rest for place in places):
+            violations.append(Violation("one place emits for a key", f"{op} {key} was at {path} but emitted at {places}"))
+    return violations
+
+
+def _same_results(run: Simulation, reference: Simulation) -> list[Violation]:
+    violations = []
+    mine, theirs = results(run), results(reference)
+    for line in sorted(mine.keys() | theirs.keys()):
+        got, expected = mine.get(line, []), theirs.get(line, [])
+        if got == expected or (not run.scenario.ordered and Counter(got) == Counter(expected)):
+            continue
+        lost, extra = Counter(expected) - Counter(got), Counter(got) - Counter(expected)
+        where = " ".join(line)
+        if lost:
+            violations.append(Violation("none lost", f"{where}: {len(lost)} outputs, first {min(lost)}"))
+        if extra:
+            violations.append(Violation("none repeated", f"{where}: {len(extra)} outputs, first {min(extra)}"))
+        if not lost and not extra:
+            violations.append(Violation("order per key", f"{where}: {[s for s, _ in got]} not {[s for s, _ in expected]}"))
+    return violations
+
+
+def _same_states(run: Simulation, reference: Simulation) -> list[Violation]:
+    mine, twice = states(run)
+    theirs, _ = states(reference)
+    violations = [Violation("state at one place", each) for each in twice]
+    for op, key in sorted(mine.keys() | theirs.keys()):
+        if mine.get((op, key)) != theirs.get((op, key)):
+            problem = "is missing" if (op, key) not in mine else "should not be" if (op, key) not in theirs else "differs"
+            violations.append(Violation("state equal to the reference", f"{op} {key} {problem}"))
+    return violations
+
+
+def _shed_exactly(run: Simulation, reference: Simulation) -> list[Violation]:
+    """For `shed` the loss equals what was declared: each shed key goes on from nothing, all others as if undisturbed.
+
+    What should be is computed from the input alone: the rows of each key, with its value lost after as many rows as
+    each declaration says.
+    """
+    violations = []
+    got = results(run)
+    losses: dict[str, list[int]] = {}
+    for migration, shed in run.observed.shed:
+        for key, version in shed:
+            if key not in migration.keys:
+                violations.append(Violation("shed as declared", f"{key} was shed by {migration.id}, which did not move it"))
+            losses.setdefault(key, []).append(version)
+    (op,) = [op for op, spec in run.scenario.specs.items() if spec.roaming]
+    sources = {key: [s for s in run.scenario.sources if any(key in keys for _, keys in run.scenario.feeds[s.id])] for key in run.scenario.keys_of[op]}
+    for line, expected in results(reference).items():
+        key = line[1]
+        total = sum(len(outputs) for other, outputs in got.items() if other[1] == key)
+        wanted = sum(len(outputs) for other, outputs in results(reference).items() if other[1] == key)
+        if total != wanted:
+            violations.append(Violation("shed loses values, not rows", f"{key}: {total} outputs instead of {wanted}"))
+        elif key not in losses and got.get(line) != expected:
+            violations.append(Violation("shed as declared", f"{key} was not shed but differs"))
+        elif key in losses and len(sources[key]) == 1:
+            model = _with_losses(run, op, key, sources[key][0].id, losses[key])
+            if got.get(line) != model:
+                violations.append(Violation("shed as declared", f"{key}: outputs do not restart where {losses[key]} rows were lost"))
+    return violations
+
+
+def _with_losses(run: Simulation, op: OpId, key: str, source: SourceId, losses: list[int]) -> list[tuple[int, bytes]]:
+    """The outputs of one key if its value is lost after so many rows, again and again."""
+    script = next(script for script in run.scenario.sources if script.id == source)
+    readings = [(seq, what) for seq, (_, what) in enumerate(script.sends) if isinstance(what, Reading)]
+    outputs: list[tuple[int, bytes]] = []
+    value, count = b"", 0
+    left = list(losses)
+    for seq, reading in readings:
+        if reading.key != key:
+            continue
+        while left and count == left[0]:
+            value, count = b"", 0
+            left.pop(0)
+        row = Row(key, source, seq, -2, reading.time_ms, reading.created_ms, reading.payload)
+        emissions, value = apply(run.scenario.operators[op], value, [(seq, Input(seq, row, False, False, None))])
+        count += 1
+        outputs += [(out.seq, out.payload) for e in emissions for out in rows_of(e.item.batch)]  # type: ignore[union-attr]
+    return outputs

@@ -1,0 +1,350 @@
+"""Simulated processes around the pure machines: what was durable survives a crash, the rest is gone.
+
+A router and the manager journal what reaches them and then step; a host commits its states and its offset together after
+its router has accepted the outputs; a source has its unacknowledged rows on its disk.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
+
+from peregrine.core.host import apply, by_group
+from peregrine.core.log import MemoryLog
+from peregrine.core.manager import Manager, ManagerEvent
+from peregrine.core.messages import (
+    Append,
+    Attach,
+    Committed,
+    Deliver,
+    Effect,
+    Event,
+    FromHost,
+    FromSource,
+    Send,
+)
+from peregrine.core.operator import Operator
+from peregrine.core.router import Router
+from peregrine.core.source import Kept, Source
+from peregrine.sim.network import SimLink
+from peregrine.sim.world import World
+from peregrine.types import OpId, PlaceId, SiteId
+
+Callback = Callable[[], None]
+RETRY_MS = 150.0
+
+
+class Observer(Protocol):
+    """Sees every effect of a router once, in the order in which they are performed."""
+
+    def on_effect(self, site: SiteId, effect: Effect) -> None: ...
+
+
+class SimRouter:
+    def __init__(self, world: World, make: Callable[[], Router], observer: Observer) -> None:
+        self.make = make
+        self.machine = make()
+        self.site = self.machine.site
+        self.up = True
+        self.journal: list[Event] = []
+        self.links: dict[SiteId, SimLink] = {}
+        self.hosts: dict[PlaceId, SimHost] = {}
+        self.results: list[Deliver] = []
+        self._results_end = 0
+        self._world = world
+        self._observer = observer
+        self._inbox: list[tuple[Event, Callback | None]] = []
+        self._syncing = False
+        self._epoch = 0
+        self._performed = 0  # events of the journal whose effects were performed
+
+    def offer(self, event: Event, durable: Callback | None = None) -> bool:
+        """Hand over an event; `durable` is called once it is in the journal. False: nobody is listening."""
+        if not self.up:
+            return False
+        self._inbox.append((event, durable))
+        if not self._syncing:
+            self._syncing = True
+            epoch = self._epoch
+            self._world.after(self._world.rng.uniform(0.05, 1.5), lambda: self._sync(epoch))
+        return True
+
+    def acked_link(self, neighbour: SiteId) -> int:
+        return self.machine.acked_link(neighbour)
+
+    def _sync(self, epoch: int) -> None:
+        if epoch != self._epoch:
+            return
+        self._syncing = False
+        inbox, self._inbox = self._inbox, []
+        self.journal.extend(event for event, _ in inbox)
+        self._step_on()
+        for _, durable in inbox:
+            if durable is not None:
+                durable()
+
+    def _step_on(self) -> None:
+        while self._performed < len(self.journal):
+            effects = self.machine.step(self.journal[self._performed])
+            self.machine.check()
+            self._performed += 1
+            for effect in effects:
+                self._perform(effect)
+                self._observer.on_effect(self.site, effect)
+
+    def _perform(self, effect: Effect) -> None:
+        match effect:
+            case Append(place, offset, entry):
+                self.hosts[place].log.append(offset, entry)
+                self.hosts[place].wake()
+            case Send(neighbour, seq, item):
+                self.links[neighbour].put(seq, item)
+            case Deliver(offset):
+                if offset == self._results_end:
+                    self.results.append(effect)
+                    self._results_end += len(effect.rows)
+
+    def crash(self) -> None:
+        """What was journaled but not performed yet is performed after the restart; the rest of the inbox is lost."""
+        self.up = False
+        self._epoch += 1
+        self._syncing = False
+        if self._world.rng.random() < 0.5:
+            self.journal.extend(event for event, _ in self._inbox)
+        self._inbox.clear()
+
+    def restart(self) -> None:
+        """A new machine steps through the journal. Performing effects again is recognised by their positions."""
+        self.up = True
+        self.machine = self.make()
+        for event in self.journal[: self._performed]:
+            for effect in self.machine.step(event):
+                self._perform(effect)
+        self._step_on()
+        for link in self.links.values():
+            link.sender.broke()
+            link.pump()
+        for host in self.hosts.values():
+            host.wake()
+
+    @property
+    def idle(self) -> bool:
+        return self.up and not self._inbox and all(link.sender.backlog_items == 0 for link in self.links.values())
+
+
+class SimHost:
+    def __init__(
+        self,
+        world: World,
+        place: PlaceId,
+        router: SimRouter,
+        operators: Mapping[OpId, Operator],
+        groups: Mapping[OpId, int],
+        chunk_bytes: int,
+    ) -> None:
+        self.place = place
+        self.log = MemoryLog()
+        self.committed = 0
+        self.states: dict[tuple[OpId, int], bytes] = {}
+        self.up = True
+        self.slowness = 1.0
+        self._world = world
+        self._router = router
+        self._operators = operators
+        self._groups = groups
+        self._chunk_bytes = chunk_bytes
+        self._busy = False
+        self._epoch = 0
+        self._told = 0  # the last commit that the router has durably heard of
+
+    def wake(self) -> None:
+        if self.up and not self._busy and self.log.end > self.committed:
+            self._busy = True
+            epoch = self._epoch
+            self._world.after(self._world.rng.uniform(1.0, 25.0) * self.slowness, lambda: self._batch(epoch))
+
+    def _batch(self, epoch: int) -> None:
+        """A micro-batch of random length: apply, hand the outputs over, then commit state and offset together."""
+        if epoch != self._epoch:
+            return
+        rng = self._world.rng
+        entries = self.log.read(self.committed, rng.choice((1, 8, 64, 1000)))
+        last, entry = entries[-1]
+        end = last + (len(entry) if hasattr(entry, "batch") else 1)
+        parts = list(by_group(entries, self._groups).items())
+        rng.shuffle(parts)
+        states: dict[tuple[OpId, int], bytes] = {}
+        handovers: list[FromHost] = []
+        for (op, group), part in parts:
+            before = self.states.get((op, group), b"")
+            emissions, states[op, group] = apply(self._operators[op], before, part, self._chunk_bytes)
+            if emissions:
+                handovers.append(FromHost(self.place, op, group, tuple(emissions)))
+        waiting = set(range(len(handovers)))
+
+        def accepted(i: int) -> None:
+            waiting.discard(i)
+            if not waiting:
+                self._world.after(rng.uniform(0.5, 5.0) * self.slowness, lambda: self._commit(epoch, states, end))
+
+        def hand_over() -> bool:
+            if epoch != self._epoch or not waiting:
+                return False
+            for i in sorted(waiting):
+                self._router.offer(handovers[i], lambda i=i: accepted(i) if i in waiting else None)  # type: ignore[misc]
+            return True
+
+        if not handovers:
+            accepted(0)
+        elif hand_over():
+            self._world.every(RETRY_MS, hand_over)
+
+    def _commit(self, epoch: int, states: dict[tuple[OpId, int], bytes], end: int) -> None:
+        if epoch != self._epoch or self.committed >= end:
+            return
+        self.states.update(states)
+        self.committed = end
+        self._busy = False
+        self.tell_commit()
+        self.wake()
+
+    def tell_commit(self) -> None:
+        offset = self.committed
+
+        def told() -> None:
+            self._told = max(self._told, offset)
+
+        if self._told < offset:
+            self._router.offer(Committed(self.place, offset), told)
+
+    def crash(self) -> None:
+        self.up = False
+        self._busy = False
+        self._epoch += 1
+
+    def restart(self) -> None:
+        self.up = True
+        self.wake()
+
+    @property
+    def idle(self) -> bool:
+        return self.up and self.committed == self.log.end and self._told == self.committed
+
+
+class SimSource:
+    def __init__(self, world: World, source: Source, routers: Mapping[SiteId, SimRouter], latency_ms: float = 2.0) -> None:
+        self.machine = source
+        self.up = True
+        self._world = world
+        self._routers = routers
+        self._latency_ms = latency_ms
+        self._attached = False
+        self._tries = 0
+        self._disk: list[Kept] = []  # acknowledgements reach the disk late: after a crash some rows are sent again
+
+    def pump(self) -> None:
+        if not self.up:
+            return
+        world = self._world
+        if not self._attached:
+            self._attached = True
+            site = self.machine.site
+            self._send(site, Attach(self.machine.id), lambda: None, lambda: self._reattach(site))
+        batch = self.machine.batch()
+        if batch is None:
+            return
+        self._tries += 1
+        site, tries = self.machine.site, self._tries
+        world.after(self._latency_ms * world.rng.uniform(1, 3), lambda: self._arrive(site, batch, tries))
+        world.after(RETRY_MS, lambda: self._timeout(tries))
+
+    def _arrive(self, site: SiteId, batch: FromSource, tries: int) -> None:
+        router = self._routers[site]
+        if not router.up or not router.machine.accepts_rows():
+            return  # the source hears nothing and tries again
+
+        def durable() -> None:
+            seq = router.machine.acked_source(self.machine.id)
+            self._world.after(self._latency_ms, lambda: self._acked(site, seq))
+
+        router.offer(batch, durable)
+
+    def _acked(self, site: SiteId, seq: int) -> None:
+        if self.up and site == self.machine.site:
+            if self._world.rng.random() < 0.5:
+                self._disk = [kept for kept in self._disk if kept[0] > seq]
+            self.machine.acked(seq)
+            self._tries += 1
+            self.pump()
+
+    def _timeout(self, tries: int) -> None:
+        if self.up and tries == self._tries:
+            self.machine.lost()
+            self.pump()
+
+    def _send(self, site: SiteId, event: Event, durable: Callback, failed: Callback) -> None:
+        done = [False]
+
+        def arrived() -> None:
+            done[0] = True
+            durable()
+
+        self._world.after(self._latency_ms, lambda: self._routers[site].offer(event, arrived) and None)
+        self._world.after(RETRY_MS, lambda: None if done[0] else failed())
+
+    def _reattach(self, site: SiteId) -> None:
+        if site == self.machine.site:
+            self._attached = False
+            self.pump()
+
+    def produced(self) -> None:
+        self._disk.append(self.machine.kept[-1])
+        self.pump()
+
+    def move(self, site: SiteId) -> None:
+        if site != self.machine.site:
+            self.machine.move(site)
+            self._attached = False
+            self._tries += 1
+            self.pump()
+
+    def crash(self) -> None:
+        self.up = False
+        self._tries += 1
+
+    def restart(self) -> None:
+        self.up = True
+        self.machine.recover(self._disk)
+        self._attached = False
+        self.pump()
+
+    @property
+    def idle(self) -> bool:
+        return self.up and self.machine.backlog_rows == 0
+
+
+class SimManager:
+    def __init__(self, world: World, make: Callable[[], Manager], perform: Callable[[Any], None]) -> None:
+        self.make = make
+        self.machine = make()
+        self.up = True
+        self.journal: list[ManagerEvent] = []
+        self._world = world
+        self._perform = perform
+
+    def offer(self, event: ManagerEvent) -> bool:
+        """Errors of a plan reach the caller and leave no trace in the journal."""
+        if not self.up:
+            return False
+        effects = self.machine.step(event)
+        self.journal.append(event)
+        for effect in effects:
+            self._perform(effect)
+        return True
+
+    def crash(self) -> None:
+        self.up = False
+
+    def restart(self) -> None:
+        self.up = True
+        self.machine = self.make()
+        for event in self.journal:
+            self.machine.step(event)

@@ -1,0 +1,115 @@
+"""A simulated link between two routers: latency, jitter, bandwidth; it can break and heal.
+
+It delivers frames in order, loses what is on its way when it breaks or the far router is down, and repeats after a while
+what was not acknowledged. Exactly-once, in-order delivery is the protocol's work, not the link's.
+"""
+
+from typing import Protocol
+
+from peregrine.core.link import Frame, LinkSender
+from peregrine.core.messages import Event, FromLink
+from peregrine.core.rows import Item, Rows, StateRows
+from peregrine.core.topology import Link
+from peregrine.sim.world import World
+from peregrine.types import SiteId
+
+RESEND_MS = 120.0
+
+
+class FarEnd(Protocol):
+    site: SiteId
+    up: bool
+
+    def offer(self, event: Event, durable: object = None) -> bool: ...
+    def acked_link(self, neighbour: SiteId) -> int: ...
+
+
+class SimLink:
+    """One direction of a link."""
+
+    def __init__(self, world: World, near: FarEnd, far: FarEnd, link: Link) -> None:
+        self.sender = LinkSender()
+        self.up = True
+        self.bytes_sent = 0
+        self._world = world
+        self._near = near
+        self._far = far
+        self._link = link
+        self._epoch = 0
+        self._free_at_ms = 0.0
+        self._arrives_at_ms = 0.0
+        self._watching = False
+        self._progress = -1
+
+    def put(self, seq: int, item: Item) -> None:
+        self.sender.put(seq, item)
+        self.pump()
+
+    def pump(self) -> None:
+        if not self.up or not self._near.up:
+            return
+        frame = self.sender.next_frame()
+        if frame is None:
+            return
+        world, epoch = self._world, self._epoch
+        size = sum(size_of(item) for item in frame.items)
+        self.bytes_sent += size
+        started = max(world.now_ms, self._free_at_ms)
+        self._free_at_ms = started + size * 8 / (self._link.bandwidth_mbps * 1000)
+        arrival = self._free_at_ms + self._link.latency_ms * world.rng.uniform(1.0, 1.3)
+        self._arrives_at_ms = arrival = max(arrival, self._arrives_at_ms)
+        world.after(arrival - world.now_ms, lambda: self._arrive(frame, epoch))
+        self._watch()
+
+    def _arrive(self, frame: Frame, epoch: int) -> None:
+        if epoch != self._epoch:
+            return
+        back_ms = self._link.latency_ms
+        far, near = self._far, self._near
+
+        def durable() -> None:
+            self._world.after(back_ms, lambda: self._acked(far.acked_link(near.site), epoch))
+
+        far.offer(FromLink(near.site, frame.first_seq, frame.items), durable)
+
+    def _acked(self, seq: int, epoch: int) -> None:
+        if epoch == self._epoch:
+            self.sender.acked(seq)
+            self.pump()
+
+    def _watch(self) -> None:
+        """Repeat from the first unacknowledged when nothing has moved for a while."""
+        if self._watching:
+            return
+        self._watching = True
+        self._progress = -1
+
+        def look() -> bool:
+            self._watching = self.sender.backlog_items > 0
+            if not self._watching:
+                return False
+            if self.sender.first_seq == self._progress:
+                self.sender.broke()
+                self.pump()
+            self._progress = self.sender.first_seq
+            return True
+
+        self._world.every(RESEND_MS + 3 * self._link.latency_ms, look)
+
+    def break_off(self) -> None:
+        self.up = False
+        self._epoch += 1
+        self.sender.broke()
+
+    def heal(self) -> None:
+        self.up = True
+        self.pump()
+
+
+def size_of(item: Item) -> int:
+    """About how many bytes an item takes on the wire."""
+    if isinstance(item, Rows):
+        return int(item.batch.nbytes) + 64
+    if isinstance(item, StateRows):
+        return 64 + sum(image.bytes_moved for image in item.images)
+    return 128

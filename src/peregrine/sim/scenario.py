@@ -1,0 +1,285 @@
+"""A run as data, drawn from a seed: topology, applications, what sources send, and everything that goes wrong.
+
+The reference run is the same scenario without what goes wrong and without what is reconfigured.
+"""
+
+import random
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from peregrine.core.keyspace import KeySet
+from peregrine.core.operator import Operator, OpSpec
+from peregrine.core.source import Reading
+from peregrine.core.topology import Link, Topology
+from peregrine.sim.operators import Clean, Ledger, Tally, Tumbling
+from peregrine.types import OpId, PlaceId, SiteId, SourceId
+
+WINDOW_MS = 200
+END_OF_TIME_MS = 1 << 40
+
+
+@dataclass(frozen=True)
+class Options:
+    mechanism: str | None = None
+    sites: int | None = None
+    faults: bool = True
+    rows: int = 160
+
+
+@dataclass(frozen=True)
+class Fault:
+    at_ms: float
+    kind: str  # router, host, manager, source, link, slow
+    target: str
+    for_ms: float
+
+
+@dataclass(frozen=True)
+class Beat:
+    """A source says how far its event time has come."""
+
+    op: OpId
+    keys: KeySet
+    time_ms: int
+
+
+@dataclass(frozen=True)
+class SourceScript:
+    id: SourceId
+    site: SiteId
+    roaming: bool
+    sends: tuple[tuple[float, Reading | Beat], ...]
+    moves: tuple[tuple[float, SiteId], ...] = ()
+
+
+@dataclass(frozen=True)
+class Scenario:
+    seed: int
+    topology: Topology
+    specs: Mapping[OpId, OpSpec]
+    operators: Mapping[OpId, Operator]
+    initial: tuple[tuple[OpId, KeySet, PlaceId], ...]
+    sources: tuple[SourceScript, ...]
+    keys_of: Mapping[OpId, tuple[str, ...]]
+    feeds: Mapping[SourceId, tuple[tuple[OpId, KeySet], ...]]  # what each source produces
+    reconfigure_at_ms: tuple[float, ...] = ()
+    mechanisms: tuple[str, ...] = ("live",)
+    faults: tuple[Fault, ...] = ()
+    dwell_ms: int = 300
+    host_lag_rows: int = 100_000
+    chunk_bytes: int = 24
+    ordered: bool = True
+    lossless: bool = True
+
+    def reference(self) -> "Scenario":
+        calm = tuple(replace(source, moves=()) for source in self.sources)
+        return replace(self, sources=calm, reconfigure_at_ms=(), faults=())
+
+
+ORDERED = (
+    "live",
+    "live",
+    "pause",
+    "progressive",
+    "on-demand",
+    "replica",
+    "static-dynamic",
+    "window-recreation",
+    "drain",
+    "indirect",
+    "restart",
+)
+
+
+def draw(seed: int, options: Options) -> Scenario:
+    rng = random.Random(f"scenario:{seed}")
+    topology = _topology(rng, options.sites)
+    mechanisms = (options.mechanism,) if options.mechanism else _flavour(rng)
+    ordered = "live-unordered" not in mechanisms
+    lossless = "shed" not in mechanisms
+    apps = _apps(rng, mechanisms)
+    duration_ms = rng.uniform(800, 2500)
+    builder = _Builder(rng, topology, duration_ms, max(options.rows // len(apps), 10))
+    for app in apps:
+        builder.add(app, ordered, lossless)
+    faults = _faults(rng, builder, duration_ms) if options.faults else ()
+    return Scenario(
+        seed=seed,
+        topology=topology,
+        specs=builder.specs,
+        operators=builder.operators,
+        initial=tuple(builder.initial),
+        sources=tuple(builder.sources),
+        keys_of=builder.keys_of,
+        feeds=builder.feeds,
+        reconfigure_at_ms=tuple(sorted(rng.uniform(50, duration_ms) for _ in range(rng.randint(2, 6)))),
+        mechanisms=mechanisms,
+        faults=faults,
+        dwell_ms=rng.choice((100, 300, 800)),
+        host_lag_rows=rng.choice((20, 100, 100_000)),
+        ordered=ordered,
+        lossless=lossless,
+    )
+
+
+def _flavour(rng: random.Random) -> tuple[str, ...]:
+    flavour = rng.random()
+    if flavour < 0.08:
+        return ("live", "live-unordered")
+    if flavour < 0.16:
+        return ("shed", "pause")
+    return tuple(rng.choice(ORDERED) for _ in range(3))
+
+
+def _apps(rng: random.Random, mechanisms: tuple[str, ...]) -> list[str]:
+    apps = []
+    if "window-recreation" in mechanisms:
+        apps.append("win")
+    if "drain" in mechanisms:
+        apps.append("plain")
+    others = [app for app in ("roam", "plain", "win") if app not in apps]
+    if "shed" in mechanisms:
+        others = ["roam"]
+    if not apps or rng.random() < 0.6:
+        apps.append(rng.choice(others))
+    return apps
+
+
+def _topology(rng: random.Random, sites: int | None) -> Topology:
+    count = sites or rng.randint(2, 6)
+    names = [SiteId("cloud")] + [SiteId(f"s{i}") for i in range(1, count)]
+    parents = {}
+    for i, name in enumerate(names[1:], start=1):
+        parent = names[0] if i == 1 or rng.random() < 0.6 else names[rng.randint(1, i - 1)]
+        parents[name] = (parent, Link(rng.choice((2.0, 10.0, 40.0)), rng.choice((1.0, 10.0, 100.0))))
+    hosts = {name: ("h1", "h2") for name in names if rng.random() < 0.25}
+    return Topology.tree(names[0], parents, hosts)
+
+
+class _Builder:
+    def __init__(self, rng: random.Random, topology: Topology, duration_ms: float, rows: int) -> None:
+        self.rng = rng
+        self.topology = topology
+        self.duration_ms = duration_ms
+        self.rows = rows
+        self.specs: dict[OpId, OpSpec] = {}
+        self.operators: dict[OpId, Operator] = {}
+        self.initial: list[tuple[OpId, KeySet, PlaceId]] = []
+        self.sources: list[SourceScript] = []
+        self.keys_of: dict[OpId, tuple[str, ...]] = {}
+        self.feeds: dict[SourceId, tuple[tuple[OpId, KeySet], ...]] = {}
+
+    def add(self, app: str, ordered: bool, lossless: bool) -> None:
+        sink = OpId(f"{app}/results")
+        groups = self.rng.choice((2, 4, 8))
+        self.specs[sink] = OpSpec(sink, groups, sink=True)
+        match app:
+            case "roam":
+                track, area = OpId("roam/track"), OpId("roam/area")
+                if lossless:
+                    self._op(OpSpec(track, groups, roaming=True, feeds=(area,)), Ledger(area, _area, running=ordered))
+                    self._op(OpSpec(area, groups, feeds=(sink,)), Ledger(sink) if ordered else Tally(sink))
+                else:
+                    self._op(OpSpec(track, groups, roaming=True, feeds=(sink,)), Ledger(sink))
+                self._sources(app, track, keys=self.rng.randint(3, 8), sources=self.rng.randint(1, 4), roaming=True)
+                self.keys_of[area] = tuple(sorted({_area(key) for key in self.keys_of[track]}))
+            case "plain":
+                clean, total = OpId("plain/clean"), OpId("plain/sum")
+                self._op(OpSpec(clean, groups, stateless=True, feeds=(total,)), Clean(total))
+                self._op(OpSpec(total, groups, feeds=(sink,)), Ledger(sink) if ordered else Tally(sink))
+                self._sources(app, clean, keys=self.rng.randint(2, 6), sources=self.rng.randint(1, 4), roaming=False)
+                self.keys_of[total] = self.keys_of[clean]
+            case "win":
+                count = OpId("win/count")
+                sources = self._sources(app, count, self.rng.randint(2, 5), self.rng.randint(1, 3), roaming=False)
+                windows = Tumbling(sink, count, WINDOW_MS, lambda key: sources[key])
+                self._op(OpSpec(count, groups, windowed=True, feeds=(sink,)), windows)
+        self._deploy(app)
+
+    def _op(self, spec: OpSpec, operator: Operator) -> None:
+        self.specs[spec.op] = spec
+        self.operators[spec.op] = operator
+
+    def _sources(self, app: str, op: OpId, keys: int, sources: int, roaming: bool) -> dict[str, tuple[str, ...]]:
+        """Sources with their keys; some keys have several sources. Returns the sources of each key."""
+        rng = self.rng
+        names = [f"{app}-k{i}" for i in range(keys)]
+        self.keys_of[op] = tuple(names)
+        groups = self.specs[OpId(f"{app}/results")].groups
+        sources_of: dict[str, tuple[str, ...]] = {name: () for name in names}
+        sources = min(sources, keys)
+        for s in range(sources):
+            source = SourceId(f"{app}-s{s}")
+            mine = [name for i, name in enumerate(names) if i % sources == s or rng.random() < 0.2]
+            for name in mine:
+                sources_of[name] += (source,)
+            site = rng.choice(self.topology.sites)
+            self.feeds[source] = ((op, KeySet.of_keys(groups, mine)),)
+            sends = self._sends(op, KeySet.of_keys(groups, mine), mine, self.rows // sources, app == "win")
+            moves: tuple[tuple[float, SiteId], ...] = ()
+            if roaming and rng.random() < 0.7:
+                at = sorted(rng.uniform(50, self.duration_ms) for _ in range(rng.randint(1, 4)))
+                moves = tuple((t, rng.choice(self.topology.sites)) for t in at)
+            self.sources.append(SourceScript(source, site, roaming, sends, moves))
+        return sources_of
+
+    def _sends(
+        self, op: OpId, keyset: KeySet, mine: list[str], rows: int, beats: bool
+    ) -> tuple[tuple[float, Reading | Beat], ...]:
+        rng = self.rng
+        times = sorted(rng.uniform(0, self.duration_ms) for _ in range(rows))
+        if rng.random() < 0.3:  # a burst
+            start = rng.uniform(0, self.duration_ms)
+            times = sorted(start + t / 50 if rng.random() < 0.4 else t for t in times)
+        sends: list[tuple[float, Reading | Beat]] = []
+        for i, t in enumerate(times):
+            reading = Reading(op, rng.choice(mine), int(t), int(t), b"%d" % rng.randrange(1_000_000))
+            sends.append((t, reading))
+            if beats and i % 5 == 4:
+                sends.append((t, Beat(op, keyset, int(t))))
+        if beats:
+            sends.append((self.duration_ms + 1, Beat(op, keyset, END_OF_TIME_MS)))
+        return tuple(sends)
+
+    def _deploy(self, app: str) -> None:
+        """Some groups start below the root, at or above all of their producers."""
+        rng, topology = self.rng, self.topology
+        for op, spec in self.specs.items():
+            if spec.sink or not op.startswith(app) or spec.feeds == () or rng.random() < 0.4:
+                continue
+            feeding = [self.specs[fed] for fed in spec.feeds]
+            sites = [s.site for s in self.sources if any(fed == op for fed, _ in self.feeds[s.id])]
+            if not sites or not all(fed.sink for fed in feeding) and rng.random() < 0.5:
+                continue
+            top = sites[0]
+            for site in sites[1:]:
+                top = topology.lca(top, site)
+            place = rng.choice(topology.places(top))
+            groups = rng.sample(range(spec.groups), rng.randint(1, spec.groups))
+            if place != topology.main_place(topology.root):
+                self.initial.append((op, KeySet.of_groups(spec.groups, groups), place))
+
+
+def _faults(rng: random.Random, builder: _Builder, duration_ms: float) -> tuple[Fault, ...]:
+    sites = builder.topology.sites
+    links = [site for site in sites if site != builder.topology.root]
+    places = [place for site in sites for place in builder.topology.places(site)]
+    faults = []
+    for _ in range(rng.randint(0, 6)):
+        kind = rng.choice(("router", "router", "host", "host", "manager", "source", "link", "slow"))
+        targets = {
+            "router": sites,
+            "host": places,
+            "manager": ["manager"],
+            "source": [s.id for s in builder.sources],
+            "link": links or sites,
+            "slow": places,
+        }[kind]
+        if kind == "link" and not links:
+            continue
+        faults.append(Fault(rng.uniform(0, duration_ms * 1.2), kind, str(rng.choice(targets)), rng.choice((5, 50, 400))))
+    return tuple(sorted(faults, key=lambda fault: fault.at_ms))
+
+
+def _area(key: str) -> str:
+    return f"area{int(key.rpartition('k')[2]) % 2}"

@@ -1,0 +1,318 @@
+"""One run: the machines of a scenario in one world, until everything has come to rest."""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+from peregrine.core.coordinator import Cancel, PlanEnded, Status, Submit, ToRouter
+from peregrine.core.keyspace import KeySet
+from peregrine.core.manager import Manager
+from peregrine.core.mechanisms import MECHANISMS
+from peregrine.core.mechanisms.program import Mechanism
+from peregrine.core.messages import (
+    Attached,
+    DeadLetter,
+    Effect,
+    Emitted,
+    KeepReplicas,
+    Report,
+    SetOwner,
+    Stray,
+    Tick,
+)
+from peregrine.core.migrate import Migration
+from peregrine.core.mobility import Phase
+from peregrine.core.placement import Placement
+from peregrine.core.router import Router, RouterConfig
+from peregrine.core.rows import Clock
+from peregrine.core.source import Reading, Source
+from peregrine.core.topology import Attachments
+from peregrine.errors import PlanError
+from peregrine.sim.chaos import draw_plan
+from peregrine.sim.machines import SimHost, SimManager, SimRouter, SimSource
+from peregrine.sim.network import SimLink
+from peregrine.sim.operators import emitter
+from peregrine.sim.scenario import Fault, Scenario
+from peregrine.sim.world import World
+from peregrine.types import MigrationId, OpId, PlaceId, SiteId, SourceId, site_of
+
+TICK_MS = 40.0
+PATIENCE_MS = 60_000.0
+
+
+@dataclass(frozen=True)
+class Doubles:
+    """What a test may put in the place of the real thing, to show that the checkers notice."""
+
+    router: type[Router] = Router
+    host: type[SimHost] = SimHost
+    mechanisms: Mapping[str, Mechanism] = field(default_factory=lambda: MECHANISMS)
+
+
+@dataclass
+class Observed:
+    """What a run did, for the checkers."""
+
+    emitters: dict[tuple[OpId, str], list[PlaceId]] = field(default_factory=dict)
+    moved: list[Migration] = field(default_factory=list)
+    shed: list[tuple[Migration, tuple[tuple[str, int], ...]]] = field(default_factory=list)
+    dead_letters: list[str] = field(default_factory=list)
+    ended: Counter[str] = field(default_factory=Counter)
+    refused: int = 0
+    crashes: int = 0
+    finished: bool = False
+    bytes_moved: int = 0
+
+
+class Simulation:
+    def __init__(self, scenario: Scenario, doubles: Doubles | None = None) -> None:
+        self.scenario = scenario
+        self.world = World(scenario.seed)
+        self.observed = Observed()
+        self._doubles = doubles or Doubles()
+        self._ticking = True
+        self._shed_of: dict[MigrationId, tuple[tuple[str, int], ...]] = {}
+        self._inputs = 0  # scripted things that have not happened yet
+        self._build()
+
+    # --- building ---
+
+    def _build(self) -> None:
+        scenario, world, topology = self.scenario, self.world, self.scenario.topology
+        groups = {op: spec.groups for op, spec in scenario.specs.items()}
+        self.routers: dict[SiteId, SimRouter] = {}
+        self.hosts: dict[PlaceId, SimHost] = {}
+        for site in topology.sites:
+            config = RouterConfig(site, topology, scenario.specs, self._doubles.mechanisms, scenario.host_lag_rows)
+            router = self.routers[site] = SimRouter(world, partial(self._doubles.router, config), self)
+            for place in topology.places(site):
+                host = self._doubles.host(world, place, router, scenario.operators, groups, scenario.chunk_bytes)
+                self.hosts[place] = router.hosts[place] = host
+        for site in topology.sites:
+            parent = topology.parent(site)
+            if parent is not None:
+                for near, far in ((site, parent), (parent, site)):
+                    link = SimLink(world, self.routers[near], self.routers[far], topology.link(site))
+                    self.routers[near].links[far] = link
+        self.manager = SimManager(world, self._make_manager, self._manager_effect)
+        for site, router in self.routers.items():
+            for op, keys, place in scenario.initial:
+                if topology.is_at_or_above(site, site_of(place)):
+                    router.offer(SetOwner(op, keys, place))
+            world.every(TICK_MS, partial(self._tick, router))
+        world.every(100.0, self._tick_manager)
+        self.sources = {script.id: self._source(script.id) for script in scenario.sources}
+        for i, at_ms in enumerate(scenario.reconfigure_at_ms):
+            self._later(at_ms, partial(self._reconfigure, i))
+        for fault in scenario.faults:
+            self._later(fault.at_ms, partial(self._strike, fault))
+        self._keep_replicas()
+
+    def _make_manager(self) -> Manager:
+        scenario = self.scenario
+        placement = Placement(scenario.topology, scenario.specs)
+        home = scenario.topology.main_place(scenario.topology.root)
+        for op, keys, place in scenario.initial:
+            placement.move(op, keys, home, place)
+        attachments = Attachments()
+        for script in scenario.sources:
+            attachments.attach(script.id, script.site)
+
+        def producers(op: OpId, keys: KeySet) -> Iterable[tuple[str, SiteId]]:
+            for source, feeds in scenario.feeds.items():
+                at = attachments.at(source)
+                if at is not None and any(fed == op and not fed_keys.isdisjoint(keys) for fed, fed_keys in feeds):
+                    yield source, at
+
+        return Manager(placement, scenario.specs, attachments, producers, self._doubles.mechanisms, scenario.dwell_ms)
+
+    def _source(self, id: SourceId) -> SimSource:
+        script = next(script for script in self.scenario.sources if script.id == id)
+        source = SimSource(self.world, Source(id, script.site, script.roaming), self.routers)
+        for at_ms, what in script.sends:
+            self._later(at_ms, partial(self._produce, source, what))
+        for at_ms, site in script.moves:
+            self._later(at_ms, partial(self._move_source, source, site))
+        return source
+
+    def _keep_replicas(self) -> None:
+        """Some runs keep replicas, so that `replica` has something to reload."""
+        if "replica" not in self.scenario.mechanisms:
+            return
+        rng, topology = self.world.rng, self.scenario.topology
+        places = [place for site in topology.sites for place in topology.places(site)]
+        for op in sorted(self.scenario.operators):
+            keys = KeySet.everything(self.scenario.specs[op].groups)
+            source, target = rng.choice(places), rng.choice(places)
+            if source != target and not self.scenario.specs[op].stateless:
+                self.routers[site_of(source)].offer(KeepReplicas(op, keys, source, target))
+
+    def _later(self, at_ms: float, action: Any) -> None:
+        self._inputs += 1
+
+        def happen() -> None:
+            self._inputs -= 1
+            action()
+
+        self.world.after(at_ms, happen)
+
+    # --- what happens ---
+
+    def run(self) -> "Simulation":
+        world = self.world
+        deadline = None
+        next_look = 0.0
+        while world.run_next():
+            if world.now_ms < next_look:
+                continue
+            next_look = world.now_ms + 20.0
+            if self._at_rest():
+                self.observed.finished = True
+                break
+            if deadline is None and not self._inputs:
+                deadline = world.now_ms + PATIENCE_MS
+            if deadline is not None and world.now_ms > deadline:
+                break
+        world.tell("at rest" if self.observed.finished else "still busy: gave up waiting")
+        return self
+
+    def _at_rest(self) -> bool:
+        if self._inputs or not all(source.idle for source in self.sources.values()):
+            return False
+        machine = self.manager.machine
+        roaming = any(trip.phase is not Phase.DWELL for trip in machine.mobility.trips.values())
+        if not self.manager.up or machine.coordinator.running or roaming:
+            return False
+        self._ticking = False  # from here on only what is already on its way
+        return all(router.idle for router in self.routers.values()) and all(host.idle for host in self.hosts.values())
+
+    def _tick(self, router: SimRouter) -> bool:
+        if self._ticking:
+            router.offer(Tick(int(self.world.now_ms)))
+        for host in router.hosts.values():
+            host.tell_commit()
+            host.wake()
+        return True
+
+    def _tick_manager(self) -> bool:
+        if self._ticking:
+            self.manager.offer(Tick(int(self.world.now_ms)))
+        return True
+
+    def _produce(self, source: SimSource, what: Any) -> None:
+        if isinstance(what, Reading):
+            source.machine.produce(what)
+        else:
+            source.machine.heartbeat(Clock(what.op, what.keys, source.machine.id, what.time_ms))
+        source.produced()
+
+    def _move_source(self, source: SimSource, site: SiteId) -> None:
+        if source.machine.site != site:
+            self.world.tell(f"{source.machine.id} moves from {source.machine.site} to {site}")
+        source.move(site)
+
+    def _reconfigure(self, number: int) -> None:
+        if not self.manager.up:
+            return
+        rng = self.world.rng
+        coordinator = self.manager.machine.coordinator
+        for attempt in range(12):  # most plans that chance draws are refused: that they are is tested too
+            plan = draw_plan(rng, self.scenario, coordinator.placement, f"plan{number}-{attempt}")
+            if plan is None:
+                continue
+            try:
+                self.manager.offer(Submit(plan))
+                break
+            except PlanError:
+                self.observed.refused += 1
+        else:
+            return
+        moves = "; ".join(f"{m.op} {{{m.keys.describe()}}} {m.source} -> {m.target}" for m in plan.moves())
+        self.world.tell(f"{plan.id} submitted: {plan.mechanism}, {moves}")
+        if rng.random() < 0.25:
+            self._later(rng.choice((5.0, 60.0, 300.0)), partial(self._cancel, plan.id))
+
+    def _cancel(self, plan: str) -> None:
+        if self.manager.up and plan in self.manager.machine.coordinator.running:
+            self.world.tell(f"{plan} cancelled")
+            self.manager.offer(Cancel(plan))
+
+    def _strike(self, fault: Fault) -> None:
+        target: Any = {
+            "router": self.routers,
+            "host": self.hosts,
+            "source": self.sources,
+            "manager": {"manager": self.manager},
+        }.get(fault.kind, {}).get(fault.target)  # type: ignore[attr-defined]
+        if fault.kind == "link":
+            self._break_link(SiteId(fault.target), fault.for_ms)
+        elif fault.kind == "slow":
+            host = self.hosts[PlaceId(fault.target)]
+            host.slowness = 6.0
+            self.world.tell(f"{fault.target} is slow")
+            self._later(fault.for_ms, partial(setattr, host, "slowness", 1.0))
+        elif target.up:
+            self.observed.crashes += 1
+            self.world.tell(f"{fault.kind} {fault.target} crashes")
+            target.crash()
+            self._later(fault.for_ms, partial(self._restart, fault, target))
+
+    def _restart(self, fault: Fault, target: Any) -> None:
+        self.world.tell(f"{fault.kind} {fault.target} is back")
+        target.restart()
+
+    def _break_link(self, child: SiteId, for_ms: float) -> None:
+        parent = self.scenario.topology.parent(child)
+        assert parent is not None
+        links = (self.routers[child].links[parent], self.routers[parent].links[child])
+        self.world.tell(f"link {child} - {parent} breaks")
+        for link in links:
+            link.break_off()
+
+        def heal() -> None:
+            self.world.tell(f"link {child} - {parent} is back")
+            for link in links:
+                link.heal()
+
+        self._later(for_ms, heal)
+
+    # --- what is seen ---
+
+    def on_effect(self, site: SiteId, effect: Effect) -> None:
+        """Of a router, once, when it is performed."""
+        match effect:
+            case Emitted(place, op, rows):
+                for source in rows.batch.column(2).to_pylist():
+                    places = self.observed.emitters.setdefault((op, emitter(source)), [])
+                    if not places or places[-1] != place:
+                        places.append(place)
+            case DeadLetter(_, reason):
+                self.observed.dead_letters.append(reason)
+            case Report():
+                self.world.tell(f"{effect.migration} {effect.status} (said {site})")
+                if effect.shed:
+                    self._shed_of[effect.migration] = effect.shed
+                self._to_manager(site, effect)
+            case Stray() | Attached():
+                self._to_manager(site, effect)
+            case _:
+                pass
+
+    def _to_manager(self, site: SiteId, news: Report | Stray | Attached) -> None:
+        delay = self.scenario.topology.latency_ms(site, self.scenario.topology.root) + 0.5
+        self.world.after(delay, lambda: self.manager.offer(news) and None)
+
+    def _manager_effect(self, effect: ToRouter | PlanEnded) -> None:
+        if isinstance(effect, ToRouter):
+            delay = self.scenario.topology.latency_ms(self.scenario.topology.root, effect.site) + 0.5
+            router, command = self.routers[effect.site], effect.command
+            self.world.after(delay, lambda: router.offer(command) and None)
+            return
+        self.world.tell(f"{effect.plan.id} {effect.outcome}")
+        self.observed.moved.extend(effect.moved)
+        self.observed.shed.extend((m, self._shed_of.get(m.id, ())) for m in effect.moved)
+        self.observed.bytes_moved += effect.bytes_moved
+        done = effect.outcome is Status.DONE
+        self.observed.ended[effect.plan.mechanism if done else "cancelled"] += len(effect.moved) if done else 1

@@ -1,0 +1,24 @@
+"""The names that every layer shares: identifiers, nothing else.
+
+A place is `site` or `site/host`; an operator is `app/op`. Keeping them as NewTypes of `str` makes them free at run
+time and impossible to mix up in a type checker.
+"""
+
+from typing import NewType
+
+AppId = NewType("AppId", str)
+OpId = NewType("OpId", str)
+SiteId = NewType("SiteId", str)
+PlaceId = NewType("PlaceId", str)
+SourceId = NewType("SourceId", str)
+MigrationId = NewType("MigrationId", str)
+
+
+def site_of(place: PlaceId) -> SiteId:
+    """The site on which a place is."""
+    return SiteId(place.partition("/")[0])
+
+
+def app_of(op: OpId) -> AppId:
+    """The application to which an operator belongs."""
+    return AppId(op.partition("/")[0])
