@@ -128,9 +128,9 @@ class Coordinator:
             raise UnknownName("mechanism", plan.mechanism, list(self._mechanisms))
         if not any(plan.stages):
             raise PlanError(f"plan {plan.id!r} moves nothing", "give at least one migration")
-        imagined = self.placement.copy()
-        for stage in plan.stages:
-            self._check_stage(plan, stage, imagined)
+        with self.placement.trial():
+            for stage in plan.stages:
+                self._check_stage(plan, stage, self.placement)
         self._check_overlap(plan)
 
     def _check_stage(self, plan: Plan, stage: tuple[Move, ...], imagined: Placement) -> None:
@@ -141,6 +141,11 @@ class Coordinator:
                     raise OverlapError(
                         f"two migrations of one stage move {{{(other.keys & move.keys).describe()}}} of {move.op}",
                         "put them into stages of their own",
+                    )
+                shared = {other.source, other.target} & {move.source, move.target}
+                if shared and self._mechanisms[plan.mechanism].alone:
+                    raise OverlapError(
+                        f"two restarts of one stage stop {', '.join(sorted(shared))}", "put them into stages of their own"
                     )
             imagined.move(move.op, move.keys, move.source, move.target)
             self._check_valid(move, imagined)
@@ -155,9 +160,10 @@ class Coordinator:
             raise PlanError(f"{move.op} is to move from {move.source} to itself", "choose another target")
         if not move.keys:
             raise PlanError(f"{move.op}: no keys to move from {move.source} to {move.target}", "name keys or groups")
-        if move.anchor not in (None, site_of(move.source), site_of(move.target)):
+        if move.anchor not in (None, *self._anchors(move)):
             raise PlanError(
-                f"{move.anchor} cannot be the anchor of {move.source} -> {move.target}", "use the site of either place"
+                f"{move.anchor} cannot be the anchor of {move.source} -> {move.target}",
+                f"use {' or '.join(self._anchors(move))}, or leave it out",
             )
         has = {"stateless": spec.stateless, "windowed": spec.windowed, "static sources": not spec.roaming}
         lacks = sorted(need for need in self._mechanisms[plan.mechanism].needs if not has[need])
@@ -166,6 +172,15 @@ class Coordinator:
                 f"mechanism {plan.mechanism!r} needs an operator that is {' and '.join(lacks)}; {move.op} is not",
                 "use live",
             )
+
+    def _anchors(self, move: Move) -> list[SiteId]:
+        """The sites that can decide the order of K, the one on the shorter way first.
+
+        D's router always can. S's router can if D is not below it: otherwise rows that passed D's router on their way up
+        to S before the switch would come back down to it behind rows that D has already taken.
+        """
+        source, target = site_of(move.source), site_of(move.target)
+        return [source, target] if self._topology.is_at_or_above(target, source) else [target]
 
     def _check_valid(self, move: Move, imagined: Placement) -> None:
         """Falcon III-B: an instance must be above all producers of its keys, now and when what runs has ended."""
@@ -208,15 +223,13 @@ class Coordinator:
             self._tell(migration, Role.ANCHOR, Begin(migration))
 
     def _migration(self, plan: Plan, move: Move, id: MigrationId) -> Migration:
-        source, target = site_of(move.source), site_of(move.target)
-        lower = source if self._topology.is_at_or_above(target, source) else target
         return Migration(
             id=id,
             op=move.op,
             keys=move.keys,
             source=move.source,
             target=move.target,
-            anchor=move.anchor or lower,
+            anchor=move.anchor or self._anchors(move)[0],
             mechanism=plan.mechanism,
             store=self._topology.root,
             caught_up_lag_rows=plan.caught_up_lag_rows,

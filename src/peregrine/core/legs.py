@@ -497,6 +497,9 @@ class Legs:
         for (mid, role), leg in self._legs.items():
             assert not leg.behind_gate or leg.gated, f"{mid}: outputs wait at an open gate"
             assert not leg.held or leg.holding or leg.flushing, f"{mid}: rows are held by nobody"
+            if leg.holding:  # else a later row of the same key would overtake them
+                settled = [item for item in leg.held if split_keys(item, leg.missing)[1] is not None]
+                assert not settled, f"{mid}: rows of keys that are settled are still held"
 
     def leftovers(self) -> list[str]:
         left = [f"leg {mid} as {role}" for mid, role in self._legs]

@@ -1,12 +1,15 @@
 """Which keys live where: the physical plan, as the manager knows it, and what makes one valid.
 
 An instance must be at or above every producer of its keys (Falcon III-B): rows flow up until somebody claims them.
+A million explicit keys are as quick to move as ten: a question or a move costs what its own keys cost.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 
 from peregrine.core.keyspace import KeySet
 from peregrine.core.operator import OpSpec
+from peregrine.core.rules import RuleTable
 from peregrine.core.topology import Topology
 from peregrine.errors import PlanError, UnknownName
 from peregrine.types import OpId, PlaceId, SiteId, site_of
@@ -16,38 +19,46 @@ class Placement:
     def __init__(self, topology: Topology, operators: Mapping[OpId, OpSpec]) -> None:
         self.topology = topology
         self.operators = {op: spec for op, spec in operators.items() if not spec.sink}
-        home = topology.main_place(topology.root)
-        self._keys: dict[OpId, dict[PlaceId, KeySet]] = {
-            op: {home: KeySet.everything(spec.groups)} for op, spec in self.operators.items()
-        }
+        self._owners: RuleTable[PlaceId] = RuleTable(topology.main_place(topology.root))
+        for op, spec in self.operators.items():
+            self._owners.add_op(op, spec.groups)
+        self._instances: dict[OpId, dict[PlaceId, KeySet]] = {}  # of operators that did not change since they were asked
+        self._trial: list[tuple[OpId, KeySet, PlaceId]] | None = None  # where keys were that were moved on trial
 
-    def copy(self) -> "Placement":
-        twin = Placement(self.topology, self.operators)
-        twin._keys = {op: dict(places) for op, places in self._keys.items()}
-        return twin
-
-    def instances(self, op: OpId) -> dict[PlaceId, KeySet]:
-        if op not in self._keys:
-            raise UnknownName("operator", op, list(self._keys))
-        return self._keys[op]
+    def instances(self, op: OpId) -> Mapping[PlaceId, KeySet]:
+        """Every instance with all its keys: costs what all keys of the operator cost."""
+        if op not in self._instances:
+            everything = KeySet.everything(self._owners.groups_of(op))
+            self._instances[op] = dict(self._owners.partition(op, everything))
+        return self._instances[op]
 
     def owner(self, op: OpId, key: str) -> PlaceId:
-        return next(place for place, keys in self.instances(op).items() if key in keys)
+        return self._owners.lookup_one(op, key)
 
     def move(self, op: OpId, keys: KeySet, source: PlaceId, target: PlaceId) -> None:
         """Keys of an instance go to another, which exists from now on; an instance without keys is gone."""
-        instances = self.instances(op)
-        here = instances.get(source, KeySet.nothing(keys.groups))
-        if not keys <= here:
-            owners = ", ".join(place for place, owned in instances.items() if not owned.isdisjoint(keys))
+        owners = [place for place, _ in self._owners.partition(op, keys)]
+        if any(place != source for place in owners):
             raise PlanError(
-                f"{op} {{{keys.describe()}}} is not all at {source}: it is at {owners or 'no place'}",
+                f"{op} {{{keys.describe()}}} is not all at {source}: it is at {', '.join(owners)}",
                 "name the place where the keys are, or leave out the keys that are elsewhere",
             )
-        instances[source] = here - keys
-        instances[target] = instances.get(target, KeySet.nothing(keys.groups)) | keys
-        if not instances[source]:
-            del instances[source]
+        self._owners.assign(op, keys, target)
+        self._instances.pop(op, None)
+        if self._trial is not None:
+            self._trial.append((op, keys, source))
+
+    @contextmanager
+    def trial(self) -> Iterator[None]:
+        """What is moved inside is taken back at the end. (To copy a million keys for each question would be slow.)"""
+        moved = self._trial = []
+        try:
+            yield
+        finally:
+            self._trial = None
+            for op, keys, source in reversed(moved):
+                self._owners.assign(op, keys, source)
+                self._instances.pop(op, None)
 
     def check_above(self, op: OpId, place: PlaceId, producers: Iterable[tuple[str, SiteId]]) -> None:
         """Is `place` at or above all `producers` of the keys that it is to have, and below who consumes them?"""
@@ -67,8 +78,13 @@ class Placement:
             (feeder, site_of(place))
             for feeder, spec in sorted(self.operators.items())
             if op in spec.feeds
-            for place in self._keys[feeder]
+            for place in self._owners.routes_of(feeder)
         ]
 
     def downstream(self, op: OpId) -> list[tuple[OpId, PlaceId]]:
-        return [(fed, place) for fed in self.operators[op].feeds if fed in self._keys for place in self._keys[fed]]
+        return [
+            (fed, place)
+            for fed in self.operators[op].feeds
+            if fed in self.operators
+            for place in self._owners.routes_of(fed)
+        ]

@@ -61,6 +61,8 @@ def config(site: SiteId, topology: Topology, operators: Mapping[OpId, OpSpec], *
 
 
 class Router:
+    legs_type: type[Legs] = Legs
+
     def __init__(self, config: RouterConfig) -> None:
         self.config = config
         self.site = config.site
@@ -72,7 +74,7 @@ class Router:
             self.table.add_op(spec.op, spec.groups)
             if spec.sink and self._parent is None:
                 self.table.assign(spec.op, KeySet.everything(spec.groups), Sink())
-        self.legs = Legs(self, config.mechanisms)
+        self.legs = self.legs_type(self, config.mechanisms)
         self.now_ms = 0
         self.ends: dict[PlaceId, int] = {}  # next offset of each host log
         self.commits: dict[PlaceId, int] = {}

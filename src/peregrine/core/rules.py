@@ -77,6 +77,10 @@ class RuleTable(Generic[R]):
             parts.sort(key=_first_of)
         return [(self._routes[route_id], part) for route_id, part in parts]
 
+    def routes_of(self, op: OpId) -> list[R]:
+        """The routes that some key of the operator takes, in the order of their first appearance."""
+        return [self._routes[route_id] for route_id in self._rules_of(op).ids_in_use()]
+
     def override_count(self, op: OpId) -> int:
         """How many keys have a route of their own: what the table costs beyond its groups."""
         return self._rules_of(op).overrides.live
@@ -161,6 +165,12 @@ class _Rules:
     def _override(self, hashes: Hashes, names: list[str], ids: RouteIds) -> None:
         same = self.by_group.take((hashes % self.groups).view(np.int64)) == ids
         self.overrides.put(hashes, names, np.where(same, np.int32(_NONE), ids))
+
+    def ids_in_use(self) -> list[int]:
+        # Entry by entry: -1 (no route) is counted at 0.
+        counts = np.bincount(self.overrides.ids[: len(self.overrides.names)] + 1)
+        used = set((counts[1:].nonzero()[0]).tolist()).union(self.by_group.tolist())
+        return sorted(used)
 
     def partition(self, keys: KeySet) -> list[tuple[int, KeySet]]:
         if len(keys.plus) == 1 and not keys.whole:

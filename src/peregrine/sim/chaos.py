@@ -4,15 +4,16 @@ The coordinator refuses what cannot be carried out, so drawing wrong plans is pa
 """
 
 import random
+from dataclasses import replace
 
 from peregrine.core import reconfigure
 from peregrine.core.keyspace import KeySet
 from peregrine.core.mechanisms import MECHANISMS
 from peregrine.core.placement import Placement
-from peregrine.core.reconfigure import Plan, Stage
+from peregrine.core.reconfigure import Move, Plan, Stage
 from peregrine.errors import PlanError
 from peregrine.sim.scenario import Scenario
-from peregrine.types import OpId, PlaceId
+from peregrine.types import OpId, PlaceId, site_of
 
 
 def draw_plan(rng: random.Random, scenario: Scenario, placement: Placement, id: str) -> Plan | None:
@@ -32,6 +33,8 @@ def draw_plan(rng: random.Random, scenario: Scenario, placement: Placement, id: 
         return None
     if MECHANISMS[mechanism].chunked or rng.random() < 0.1:
         stages = reconfigure.in_chunks(stages, reconfigure.even_chunks(keys, rng.randint(2, 3)))
+    if rng.random() < 0.3:  # either place's router may be the anchor, the lower one is only the shorter way
+        stages = tuple(tuple(_other_anchor(rng, move) for move in stage) for stage in stages)
     return Plan(
         id,
         stages,
@@ -39,6 +42,10 @@ def draw_plan(rng: random.Random, scenario: Scenario, placement: Placement, id: 
         caught_up_lag_rows=rng.choice((0, 0, 20)),
         shed_below=rng.randint(1, 12) if mechanism == "shed" else 0,
     )
+
+
+def _other_anchor(rng: random.Random, move: Move) -> Move:
+    return replace(move, anchor=site_of(rng.choice((move.source, move.target))))
 
 
 def _fits(mechanism: str, scenario: Scenario, op: OpId) -> bool:

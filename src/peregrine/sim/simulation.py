@@ -1,7 +1,7 @@
 """One run: the machines of a scenario in one world, until everything has come to rest."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -71,6 +71,7 @@ class Simulation:
         self.scenario = scenario
         self.world = World(scenario.seed)
         self.observed = Observed()
+        self.watchers: list[Callable[[SiteId, Effect], None]] = []  # told of every effect; they must change nothing
         self._doubles = doubles or Doubles()
         self._ticking = True
         self._shed_of: dict[MigrationId, tuple[tuple[str, int], ...]] = {}
@@ -282,6 +283,8 @@ class Simulation:
 
     def on_effect(self, site: SiteId, effect: Effect) -> None:
         """Of a router, once, when it is performed."""
+        for watch in self.watchers:
+            watch(site, effect)
         match effect:
             case Emitted(place, op, rows):
                 for source in rows.batch.column(2).to_pylist():

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from peregrine.core.mechanisms.pause import PAUSE
-from peregrine.core.mechanisms.program import Done, Halt, Hold, On, Own, Release, Restore, Resume, Snapshot, Tell
+from peregrine.core.mechanisms.program import Done, Halt, Hold, On, Own, Resume, Snapshot, Tell
 from peregrine.core.migrate import Role
 
 RESTART = replace(
@@ -16,8 +16,8 @@ RESTART = replace(
         **PAUSE.program,
         (Role.SOURCE, On.RECONFIG): (Snapshot(drop=True), Halt()),
         (Role.TARGET, On.RECONFIG): (Own(), Hold(), Halt()),
-        (Role.TARGET, On.STATE): (Restore(),),
-        (Role.TARGET, On.COMPLETE): (Release(), Resume(), Tell(Role.SOURCE, On.FINISH), Done()),
-        (Role.SOURCE, On.FINISH): (Resume(),),
+        (Role.TARGET, On.COMPLETE): (Resume(), Tell(Role.SOURCE, On.FINISH)),
+        (Role.SOURCE, On.FINISH): (Resume(), Tell(Role.TARGET, On.ACK)),
+        (Role.TARGET, On.ACK): (Done(),),
     },
 )

@@ -1,0 +1,282 @@
+"""The command `peregrine`.
+
+The rule: what a command found goes to stdout, how far it is goes to stderr. 0 means that all is well, 1 that something
+was found, 2 that the command could not do what it was asked; then stderr says what is wrong and what to do about it.
+Commands import what they need when they run, so that --help and --version answer at once.
+"""
+
+import io
+import json
+import sys
+from collections.abc import Sequence
+from enum import StrEnum
+from time import perf_counter
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+from rich.text import Text
+
+import peregrine
+from peregrine.errors import ConfigurationError, PeregrineError, UnknownName
+
+if TYPE_CHECKING:
+    from peregrine.sim.runner import Totals
+    from peregrine.sim.scenario import Options
+
+SHOWN_SEEDS = 10
+SHOWN_VIOLATIONS = 3
+
+app = typer.Typer(
+    name="peregrine",
+    help="Keyed, stateful PySpark streams across cloud, region and edge, redeployed while they run.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode="markdown",  # paragraphs are filled, and brackets are only brackets
+    pretty_exceptions_enable=False,
+)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")  # a terminal without block characters gets question marks, no error
+    try:
+        app(args=list(arguments) if arguments is not None else None)
+    except PeregrineError as error:
+        print(f"peregrine: {error}", file=sys.stderr)
+        sys.exit(2)
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        print(f"peregrine {peregrine.__version__}")
+        raise typer.Exit()
+
+
+@app.callback()
+def _peregrine(
+    version: Annotated[
+        bool, typer.Option("--version", help="Print the version and exit.", callback=_show_version, is_eager=True)
+    ] = False,
+) -> None:
+    pass
+
+
+class Faults(StrEnum):
+    ALL = "all"
+    NONE = "none"
+
+
+@app.command()
+def simulate(
+    seeds: Annotated[int, typer.Option(min=1, help="How many seeds to run.")] = 1000,
+    start: Annotated[int, typer.Option(min=0, help="The first seed.")] = 0,
+    seed: Annotated[int | None, typer.Option(min=0, help="Run this seed only.", show_default=False)] = None,
+    explain: Annotated[bool, typer.Option("--explain", help="Tell the story of one run; needs --seed.")] = False,
+    mechanism: Annotated[
+        str | None,
+        typer.Option(help="Migrate with this mechanism only; `peregrine mechanisms` lists them.", show_default=False),
+    ] = None,
+    sites: Annotated[int | None, typer.Option(min=1, help="How many sites; drawn if not given.", show_default=False)] = None,
+    faults: Annotated[Faults, typer.Option(help="Crashes, broken links and slow hosts, or none of them.")] = Faults.ALL,
+    processes: Annotated[int, typer.Option(min=1, help="How many processes share the seeds.")] = 2,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the outcome as one JSON object.")] = False,
+    scale: Annotated[
+        int | None, typer.Option(min=1, help="Instead, run one large deployment with so many edges.", show_default=False)
+    ] = None,
+    keys: Annotated[int, typer.Option(min=1, help="How many keys there are; with --scale.")] = 1_000_000,
+    seconds: Annotated[float, typer.Option(min=1, help="Simulated seconds; with --scale.")] = 60.0,
+) -> None:
+    """Search for a run that differs from the same run without any change.
+
+    Each seed draws a hierarchy of sites, applications, what their sources send, and everything that is reconfigured or
+    fails meanwhile. Its results and states are compared with a run in which nothing happens. A seed always gives the
+    same run: the command that replays a violation is printed with it. The exit code is 1 if there was any.
+    """
+    if scale is not None:
+        _run_scale(scale, keys, seconds, seed if seed is not None else start, as_json)
+        return
+    from peregrine.core.mechanisms import MECHANISMS
+    from peregrine.sim.scenario import Options
+
+    if mechanism is not None and mechanism not in MECHANISMS:
+        raise UnknownName("mechanism", mechanism, list(MECHANISMS))
+    options = Options(mechanism=mechanism, sites=sites, faults=faults is Faults.ALL)
+    if explain:
+        _explain(seed, options, as_json)
+    else:
+        _search(range(start, start + seeds) if seed is None else range(seed, seed + 1), options, processes, as_json)
+
+
+def _explain(seed: int | None, options: "Options", as_json: bool) -> None:
+    if seed is None or as_json:
+        raise ConfigurationError("--explain tells one run to a person", "add --seed N and leave out --json")
+    from peregrine.sim import runner, story
+
+    played = runner.play(seed, options)
+    Console().print(story.explain(played))
+    if played.result.violations:
+        raise typer.Exit(1)
+
+
+def _search(seeds: range, options: "Options", processes: int, as_json: bool) -> None:
+    from peregrine.sim import runner
+
+    totals = runner.Totals()
+    interrupted = False
+    began = perf_counter()
+    with _progress("{task.fields[rows]:,} rows  {task.fields[violations]} violating") as progress:
+        task = progress.add_task("seeds", total=len(seeds), rows=0, violations=0)
+
+        def on_result(result: runner.SeedResult) -> None:
+            totals.add(result)
+            progress.update(task, advance=1, rows=totals.rows, violations=len(totals.violating))
+
+        try:
+            runner.run_many(seeds, options, processes, on_result)
+        except KeyboardInterrupt:
+            interrupted = True
+    elapsed_s = perf_counter() - began
+    totals.violating.sort(key=lambda result: result.seed)
+    if as_json:
+        print(json.dumps(_as_dict(totals, seeds, options, elapsed_s, interrupted)))
+    else:
+        _print_search(totals, options, elapsed_s, f"stopped after {totals.runs} of {len(seeds)}" if interrupted else "")
+    if totals.violating or interrupted:
+        raise typer.Exit(1 if totals.violating else 130)
+
+
+def _progress(news: str) -> Progress:
+    console = Console(stderr=True)
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn(news), TimeElapsedColumn())
+    return Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
+
+
+def _print_search(totals: "Totals", options: "Options", elapsed_s: float, stopped: str) -> None:
+    console = Console()
+    table = _facts()
+    table.add_row("runs", f"{totals.runs:,}" + (f"  ({stopped})" if stopped else ""))
+    table.add_row("rows", f"{totals.rows:,}")
+    table.add_row("migrations", f"{totals.migrations.total():,}")
+    for name, count in totals.migrations.most_common():
+        table.add_row(f"  {name}", f"{count:,}", style="dim")
+    table.add_row("cancelled", f"{totals.cancelled:,}")
+    table.add_row("refused plans", f"{totals.refused:,}")
+    table.add_row("crashes", f"{totals.crashes:,}")
+    table.add_row("events/s", f"{totals.events / elapsed_s:,.0f}")
+    table.add_row("seconds", f"{elapsed_s:.1f}")
+    table.add_row("violations", f"{len(totals.violating)}", style="bold red" if totals.violating else "bold green")
+    console.print(table)
+    for result in totals.violating[:SHOWN_SEEDS]:
+        console.print()
+        for violation in result.violations[:SHOWN_VIOLATIONS]:
+            console.print(Text(violation), style="red", soft_wrap=True)
+        if len(result.violations) > SHOWN_VIOLATIONS:
+            console.print(Text(f"... {len(result.violations) - SHOWN_VIOLATIONS} more"), style="red")
+        console.print(Text(f"replay: {replay_command(result.seed, options)}"), style="bold", soft_wrap=True)
+    if len(totals.violating) > SHOWN_SEEDS:
+        console.print(f"\n... {len(totals.violating) - SHOWN_SEEDS} more violating seeds")
+
+
+def replay_command(seed: int, options: "Options") -> str:
+    words = ["peregrine simulate", f"--seed {seed}", "--explain"]
+    if options.mechanism is not None:
+        words.append(f"--mechanism {options.mechanism}")
+    if options.sites is not None:
+        words.append(f"--sites {options.sites}")
+    if not options.faults:
+        words.append("--faults none")
+    return " ".join(words)
+
+
+def _as_dict(totals: "Totals", seeds: range, options: "Options", elapsed_s: float, interrupted: bool) -> dict[str, object]:
+    return {
+        "seeds": [seeds.start, seeds.stop],
+        "runs": totals.runs,
+        "interrupted": interrupted,
+        "rows": totals.rows,
+        "migrations": dict(sorted(totals.migrations.items())),
+        "cancelled": totals.cancelled,
+        "refused": totals.refused,
+        "crashes": totals.crashes,
+        "events": totals.events,
+        "events_per_s": round(totals.events / elapsed_s),
+        "seconds": round(elapsed_s, 3),
+        "violations": [
+            {"seed": each.seed, "violations": list(each.violations), "replay": replay_command(each.seed, options)}
+            for each in totals.violating
+        ],
+    }
+
+
+def _run_scale(edges: int, keys: int, seconds: float, seed: int, as_json: bool) -> None:
+    from peregrine.sim.scale import run_scale
+
+    with _progress("{task.fields[news]}") as progress:
+        task = progress.add_task("scale", total=100, news="")
+
+        def on_progress(fraction: float, news: str) -> None:
+            progress.update(task, completed=round(100 * fraction), news=news)
+
+        report = run_scale(edges=edges, keys=keys, seconds=seconds, seed=seed, progress=on_progress)
+    if as_json:
+        print(json.dumps(report.as_dict()))
+        return
+    table = _facts()
+    for name, value in report.table():
+        table.add_row(Text(name), Text(value))
+    Console().print(table)
+
+
+def _facts() -> Table:
+    table = Table(show_header=False, box=None, padding=(0, 2, 0, 0))
+    table.add_column()
+    table.add_column(justify="right")
+    return table
+
+
+@app.command()
+def demo(
+    fast: Annotated[bool, typer.Option("--fast", help="Do not wait between the pictures.")] = False,
+) -> None:
+    """Watch two reconfigurations of a running stream, and the proof that it did not notice.
+
+    Ten cars, one cloud and two edges in the simulator: half of the cars' keys move from the cloud to an edge while rows
+    flow, then a car drives to the other edge and its key follows. The exit code is 1 if a row was lost, repeated or out
+    of order, or if a state differs from that of a run without any change.
+    """
+    from peregrine.demo import run_demo
+
+    if not run_demo(Console(), fast):
+        raise typer.Exit(1)
+
+
+@app.command()
+def mechanisms() -> None:
+    """List the ways to migrate keys, and how the survey "To Migrate or Not to Migrate" classifies them."""
+    from peregrine.core.mechanisms import MECHANISMS
+    from peregrine.core.mechanisms.program import Movement
+
+    table = Table(box=None, padding=(0, 2, 1, 0), header_style="bold")
+    for column in ("mechanism", "track", "state moves"):
+        table.add_column(column, no_wrap=True)
+    table.add_column("what it does")
+    for each in MECHANISMS.values():
+        traits = {
+            "state by way of a store": not each.direct,
+            "helped by checkpoints": each.checkpoint_assisted,
+            "chunk after chunk": each.chunked,
+            "outputs may change order": not each.ordered,
+            "loses state, as declared": not each.lossless,
+            "can be taken back before the switch": each.abortable,
+            f"needs: {', '.join(sorted(each.needs))}": bool(each.needs),
+        }
+        what = Text(each.summary)
+        for line in (each.survey, "; ".join(trait for trait, has in traits.items() if has)):
+            what.append(f"\n{line}" if line else "", style="dim")
+        state = "not" if each.movement is Movement.NONE else each.movement
+        table.add_row(Text(each.name, style="cyan"), each.track.removesuffix("-track"), state, what)
+    Console().print(table)

@@ -1,0 +1,225 @@
+"""Each deliberate fault, switched on in a test double, is found by the simulator within 200 seeds.
+
+A checker that cannot fail proves nothing. The faults are the ways in which a live migration (Falcon III-E) or what it
+stands on can be built wrong: a step left out, a step too early, a guarantee of the hand-over missing.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from types import MappingProxyType
+
+import numpy as np
+import pytest
+
+from peregrine.core.host import Emission
+from peregrine.core.keyspace import KeySet
+from peregrine.core.legs import Leg, Legs
+from peregrine.core.mechanisms import MECHANISMS
+from peregrine.core.mechanisms.live import LIVE
+from peregrine.core.mechanisms.program import (
+    Copy,
+    Done,
+    Gate,
+    Mark,
+    Mechanism,
+    Mute,
+    On,
+    Own,
+    Release,
+    Restore,
+    Snapshot,
+    Step,
+    Switch,
+    Unmute,
+)
+from peregrine.core.messages import FromLink, FromSource
+from peregrine.core.migrate import Role
+from peregrine.core.router import Router
+from peregrine.core.rows import DropKeys, Entry, Item, Marker, Rows, StateRows, TakeSnapshot
+from peregrine.errors import PeregrineError
+from peregrine.sim.checkers import check
+from peregrine.sim.machines import SimHost, SimRouter
+from peregrine.sim.scenario import Options, Scenario, draw
+from peregrine.sim.simulation import Doubles, Simulation
+from peregrine.types import OpId, PlaceId, SiteId
+
+SEEDS = 200
+
+
+def live_with(changes: Mapping[tuple[Role, On], tuple[Step, ...]]) -> Mapping[str, Mechanism]:
+    return MappingProxyType({**MECHANISMS, "live": replace(LIVE, program={**LIVE.program, **changes})})
+
+
+class TrustsHosts(Router):
+    """Takes outputs again that a host repeats after a crash."""
+
+    @staticmethod
+    def _unseen(emission: Emission, seen: int) -> Rows | Marker | StateRows | None:
+        return emission.item
+
+
+class TrustsSources(Router):
+    """Takes rows again that a source resends because it missed the acknowledgement."""
+
+    def _on_source(self, event: FromSource) -> None:
+        for seq, item in event.items:
+            self._from_source[event.source] = seq
+            self.route(item)
+
+
+class TrustsLinks(Router):
+    """Takes frames again that a link repeats."""
+
+    def _on_link(self, event: FromLink) -> None:
+        for item in event.items:
+            self.receive(item, event.neighbour)
+        self._from_link[event.neighbour] = event.first_seq + len(event.items) - 1
+
+
+class SnapshotsOneRowLate(Router):
+    """Lets one more row of the place pass before the snapshot."""
+
+    def append(self, place: PlaceId, entry: Entry) -> None:
+        late: dict[PlaceId, list[Entry]] = self.__dict__.setdefault("late", {})
+        if isinstance(entry, TakeSnapshot) and entry.migration is not None:
+            late.setdefault(place, []).append(entry)
+            return
+        super().append(place, entry)
+        if isinstance(entry, Rows):
+            for snapshot in late.pop(place, []):
+                super().append(place, snapshot)
+
+
+class LosesAcknowledgements(Router):
+    """The old place's last word does not reach the new place."""
+
+    def receive(self, item: Item, via: SiteId | None) -> None:
+        if not (isinstance(item, Marker) and item.event is On.ACK):
+            super().receive(item, via)
+
+
+class ForgetsToDrop(Router):
+    """The old place acknowledges, but keeps the state."""
+
+    def append(self, place: PlaceId, entry: Entry) -> None:
+        if isinstance(entry, DropKeys) and entry.ack is not None:
+            nobody = replace(entry, keys=KeySet.of_keys(entry.keys.groups, [f"nobody-{entry.group}"]))
+            self.receive(Marker(On.ACK, Role.TARGET, entry.ack, entry.keys), None)
+            entry = replace(nobody, ack=None)
+        super().append(place, entry)
+
+
+class EmitsBackwards(Router):
+    """Outputs of one batch leave in the wrong order."""
+
+    def emitted(self, place: PlaceId, op: OpId, rows: Rows) -> None:
+        backwards = rows.batch.take(np.arange(rows.batch.num_rows)[::-1])
+        super().emitted(place, op, replace(rows, batch=backwards))
+
+
+class LegsWithoutFlush(Legs):
+    """An aborted migration gives the order back while rows are still on their way round by the anchor."""
+
+    def _undo(self, leg: Leg, marker: Marker) -> None:
+        super()._undo(leg, marker)
+        if marker.event is On.ABORT and leg.flushing:
+            super()._undo(leg, replace(marker, event=On.FLUSHED))
+
+
+class GivesBackTooEarly(Router):
+    legs_type = LegsWithoutFlush
+
+
+class CommitsTooEarly(SimHost):
+    """Commits before its router has the outputs."""
+
+    def _batch(self, epoch: int) -> None:
+        before = self.committed
+        super()._batch(epoch)
+        if self.log.end > before and self._busy and self._world.rng.random() < 0.3:
+            self._epoch += 1  # what was handed over and not yet accepted is given up
+            self._busy = False
+            self.committed = min(before + 1, self.log.end)
+
+
+MUTE_NEVER = live_with({(Role.TARGET, On.RECONFIG): tuple(s for s in LIVE.steps(Role.TARGET, On.RECONFIG) if s != Mute())})
+HOLD_NEVER = live_with({(Role.TARGET, On.RECONFIG): (Mute(),)})
+
+FAULTS: dict[str, Doubles] = {
+    "no gate": Doubles(mechanisms=live_with({(Role.TARGET, On.TERMINATE): (Own(), Unmute())})),
+    "no mute": Doubles(mechanisms=MUTE_NEVER),
+    "no hold": Doubles(mechanisms=HOLD_NEVER),
+    "switch before the copy": Doubles(
+        mechanisms=live_with({(Role.ANCHOR, On.BEGIN): (Switch(), Copy(), Mark(On.RECONFIG))})
+    ),
+    "no copy": Doubles(mechanisms=live_with({(Role.ANCHOR, On.BEGIN): (Mark(On.RECONFIG),)})),
+    "the order is not handed to the anchor": Doubles(
+        mechanisms=live_with({(Role.SOURCE, On.RECONFIG): (Snapshot(),)})
+    ),
+    "marker R on one path only": Doubles(
+        mechanisms=live_with({(Role.ANCHOR, On.BEGIN): (Copy(), Mark(On.RECONFIG, roles=(Role.SOURCE,)))})
+    ),
+    "marker T on one path only": Doubles(
+        mechanisms=live_with({(Role.ANCHOR, On.READY): (Switch(), Mark(On.TERMINATE, roles=(Role.TARGET,)))})
+    ),
+    "release before restore": Doubles(mechanisms=live_with({(Role.TARGET, On.STATE): (Release(), Restore())})),
+    "done before the acknowledgement": Doubles(
+        mechanisms=live_with({(Role.TARGET, On.TERMINATE): (Unmute(), Done())})
+    ),
+    "snapshot one row late": Doubles(router=SnapshotsOneRowLate),
+    "duplicate suppression off: hosts": Doubles(router=TrustsHosts),
+    "duplicate suppression off: sources": Doubles(router=TrustsSources),
+    "duplicate suppression off: links": Doubles(router=TrustsLinks),
+    "lost acknowledgement": Doubles(router=LosesAcknowledgements),
+    "old place keeps the state": Doubles(router=ForgetsToDrop),
+    "outputs reversed within a batch": Doubles(router=EmitsBackwards),
+    "no flush after an abort": Doubles(router=GivesBackTooEarly),
+    "commit before hand-over": Doubles(host=CommitsTooEarly),
+}
+
+
+def first_seed_that_fails(doubles: Doubles, change: Callable[[Scenario], Scenario] = lambda s: s) -> int | None:
+    for seed in range(SEEDS):
+        scenario = change(draw(seed, Options(mechanism="live")))
+        try:
+            found = check(Simulation(scenario, doubles).run(), Simulation(scenario.reference()).run())
+        except (AssertionError, PeregrineError):
+            return seed
+        if found:
+            return seed
+    return None
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_the_simulator_finds(fault: str) -> None:
+    assert first_seed_that_fails(FAULTS[fault]) is not None, f"{SEEDS} seeds and nobody noticed: {fault}"
+
+
+def test_the_simulator_finds_a_roaming_source_without_its_chain() -> None:
+    """Falcon III-F: without the order of (source, seq), rows that went by two paths mix."""
+
+    def unchained(scenario: Scenario) -> Scenario:
+        return replace(scenario, sources=tuple(replace(source, roaming=False) for source in scenario.sources))
+
+    assert first_seed_that_fails(Doubles(), unchained) is not None
+
+
+def test_the_simulator_finds_acknowledgements_that_come_before_the_journal(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An append is acknowledged only when it is durable (design section 3)."""
+    offer = SimRouter.offer
+
+    def hasty(self: SimRouter, event, durable=None):  # type: ignore[no-untyped-def]
+        if isinstance(event, FromSource) and self.up:
+            source = event.source
+            last = event.items[-1][0]
+            self.machine._from_source.setdefault(source, -1)
+            was = self.machine._from_source[source]
+            self.machine._from_source[source] = max(was, last)
+            if durable is not None:
+                durable()
+            self.machine._from_source[source] = was
+            return offer(self, event, None)
+        return offer(self, event, durable)
+
+    monkeypatch.setattr(SimRouter, "offer", hasty)
+    assert first_seed_that_fails(Doubles()) is not None
