@@ -78,7 +78,7 @@ def simulate(
     explain: Annotated[bool, typer.Option("--explain", help="Tell the story of one run; needs --seed.")] = False,
     mechanism: Annotated[
         str | None,
-        typer.Option(help="Migrate with this mechanism only; `peregrine mechanisms` lists them.", show_default=False),
+        typer.Option(help="Migrate with this mechanism only (see: peregrine mechanisms).", show_default=False),
     ] = None,
     sites: Annotated[int | None, typer.Option(min=1, help="How many sites; drawn if not given.", show_default=False)] = None,
     faults: Annotated[Faults, typer.Option(help="Crashes, broken links and slow hosts, or none of them.")] = Faults.ALL,
@@ -240,7 +240,7 @@ def _facts() -> Table:
 
 @app.command()
 def demo(
-    fast: Annotated[bool, typer.Option("--fast", help="Do not wait between the pictures.")] = False,
+    fast: Annotated[bool, typer.Option("--fast", help="Print lines instead of pictures, without waiting.")] = False,
 ) -> None:
     """Watch two reconfigurations of a running stream, and the proof that it did not notice.
 

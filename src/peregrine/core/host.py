@@ -33,7 +33,7 @@ from peregrine.core.rows import (
     rows_of,
 )
 from peregrine.core.state import CHUNK_BYTES, Books, GroupState, KeyState, decode, encode, restored, waiting_row
-from peregrine.types import MigrationId, OpId
+from peregrine.types import MigrationId, OpId, site_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,8 +91,7 @@ def apply(
             case TakeSnapshot():
                 work.snapshot(offset, entry)
             case RestoreKeys():
-                for image in entry.images:
-                    work.keys[image.key] = restored(image)
+                work.restore(entry)
             case DropKeys():
                 work.drop(offset, entry)
             case AskRipe():
@@ -184,6 +183,18 @@ class _Work:
             StateRows(ask.op, ask.target, ask.dest, ask.keys, tuple(images), ask.migration, ask.static, tuple(shed)),
         )
 
+    def restore(self, given: RestoreKeys) -> None:
+        for image in given.images:
+            there = restored(image)
+            if not given.marks_only:
+                self.keys[image.key] = there
+                continue
+            here = self.keys.setdefault(image.key, KeyState(None, Books()))
+            for source, mark in there.books.marks.items():
+                here.books.marks[source] = max(mark, here.books.marks.get(source, mark))
+            # Windows that this closes have been emitted where the watermarks come from.
+            here.value, _ = self.operator.on_clock(image.key, here.value, here.books.marks, None)
+
     def drop(self, offset: int, ask: DropKeys) -> None:
         for key in [key for key in self.keys if key in ask.keys]:
             del self.keys[key]
@@ -194,6 +205,16 @@ class _Work:
         ends = [end for key, ks in self.keys.items() if key in ask.keys for end in self.operator.open_ends(ks.value)]
         until_ms = max(ends, default=None) if ask.until_ms is None else ask.until_ms
         ripe = until_ms is None or all(end > until_ms for end in ends)
+        if ripe:
+            marks = [
+                KeyState(None, Books(marks=ks.books.marks)).image(key, None, self.chunk_bytes)
+                for key, ks in sorted(self.keys.items())
+                if key in ask.keys
+            ]
+            target = ask.migration.target
+            self._send(
+                offset, StateRows(ask.op, target, site_of(target), ask.keys, tuple(marks), ask.migration)
+            )
         self._send(offset, Marker(On.RIPE, Role.SOURCE, ask.migration, ask.keys, until_ms=None if ripe else until_ms))
 
     def _emit(self, offset: int, outs: list[Out], gate: MigrationId | None, created_ms: int) -> None:

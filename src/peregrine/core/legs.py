@@ -323,8 +323,8 @@ class Legs:
             case do.Sweep():
                 leg.sweeping = True
                 self._sweep(leg)
-            case do.Restore():
-                self._restore(leg)
+            case do.Restore(marks_only):
+                self._restore(leg, marks_only)
             case do.Release():
                 self._release(leg)
             case do.Mute():
@@ -365,7 +365,7 @@ class Legs:
             ),
         )
 
-    def _restore(self, leg: Leg) -> None:
+    def _restore(self, leg: Leg, marks_only: bool) -> None:
         m, state = leg.migration, leg.arrived
         assert state is not None
         images: dict[int, list[KeyImage]] = {}
@@ -373,7 +373,7 @@ class Legs:
             whole = self.replicas.complete(m.op, m.target, image)
             images.setdefault(group_of(stable_hash(image.key), m.keys.groups), []).append(whole)
         for group, part in sorted(images.items()):
-            self._router.append(m.target, RestoreKeys(m.op, group, tuple(part)))
+            self._router.append(m.target, RestoreKeys(m.op, group, tuple(part), marks_only))
 
     def _release(self, leg: Leg) -> None:
         held, leg.held = leg.held, []

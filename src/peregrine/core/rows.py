@@ -165,6 +165,7 @@ class RestoreKeys:
     op: OpId
     group: int
     images: tuple[KeyImage, ...]  # with all of their chunks
+    marks_only: bool = False  # add their watermarks to what is here, and leave the rest
 
 
 @dataclass(frozen=True, slots=True)

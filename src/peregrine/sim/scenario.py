@@ -238,7 +238,7 @@ class _Builder:
             if beats and i % 5 == 4:
                 sends.append((t, Beat(op, keyset, int(t))))
         if beats:
-            sends.append((self.duration_ms + 1, Beat(op, keyset, END_OF_TIME_MS)))
+            sends.append((max([self.duration_ms, *times]) + 1, Beat(op, keyset, END_OF_TIME_MS)))
         return tuple(sends)
 
     def _deploy(self, app: str) -> None:

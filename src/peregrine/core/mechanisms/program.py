@@ -115,6 +115,8 @@ class Sweep(Step):
 class Restore(Step):
     """Target: the state that arrived enters the host's log."""
 
+    marks_only: bool = False  # only the watermarks in it, added to what the target has seen itself
+
 
 @dataclass(frozen=True, slots=True)
 class Release(Step):
