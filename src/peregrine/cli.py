@@ -44,7 +44,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # a terminal without block characters gets question marks, no error
     try:
-        app(args=list(arguments) if arguments is not None else None)
+        app(args=list(arguments) if arguments is not None else None, prog_name="peregrine")
     except PeregrineError as error:
         print(f"peregrine: {error}", file=sys.stderr)
         sys.exit(2)
@@ -80,15 +80,16 @@ def simulate(
         str | None,
         typer.Option(help="Migrate with this mechanism only (see: peregrine mechanisms).", show_default=False),
     ] = None,
-    sites: Annotated[int | None, typer.Option(min=1, help="How many sites; drawn if not given.", show_default=False)] = None,
+    sites: Annotated[int | None, typer.Option(min=1, help="How many sites; else drawn.", show_default=False)] = None,
     faults: Annotated[Faults, typer.Option(help="Crashes, broken links and slow hosts, or none of them.")] = Faults.ALL,
     processes: Annotated[int, typer.Option(min=1, help="How many processes share the seeds.")] = 2,
     as_json: Annotated[bool, typer.Option("--json", help="Print the outcome as one JSON object.")] = False,
     scale: Annotated[
-        int | None, typer.Option(min=1, help="Instead, run one large deployment with so many edges.", show_default=False)
+        int | None,
+        typer.Option(min=1, help="Instead, run one large deployment: how many edges.", show_default=False),
     ] = None,
     keys: Annotated[int, typer.Option(min=1, help="How many keys there are; with --scale.")] = 1_000_000,
-    seconds: Annotated[float, typer.Option(min=1, help="Simulated seconds; with --scale.")] = 60.0,
+    seconds: Annotated[float, typer.Option(min=1, help="Simulated seconds; with --scale.")] = 4.0,
 ) -> None:
     """Search for a run that differs from the same run without any change.
 
@@ -151,7 +152,13 @@ def _search(seeds: range, options: "Options", processes: int, as_json: bool) -> 
 
 def _progress(news: str) -> Progress:
     console = Console(stderr=True)
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn(news), TimeElapsedColumn())
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn(news),
+        TimeElapsedColumn(),
+    )
     return Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
 
 
@@ -192,7 +199,9 @@ def replay_command(seed: int, options: "Options") -> str:
     return " ".join(words)
 
 
-def _as_dict(totals: "Totals", seeds: range, options: "Options", elapsed_s: float, interrupted: bool) -> dict[str, object]:
+def _as_dict(
+    totals: "Totals", seeds: range, options: "Options", elapsed_s: float, interrupted: bool
+) -> dict[str, object]:
     return {
         "seeds": [seeds.start, seeds.stop],
         "runs": totals.runs,
@@ -224,11 +233,13 @@ def _run_scale(edges: int, keys: int, seconds: float, seed: int, as_json: bool) 
         report = run_scale(edges=edges, keys=keys, seconds=seconds, seed=seed, progress=on_progress)
     if as_json:
         print(json.dumps(report.as_dict()))
-        return
-    table = _facts()
-    for name, value in report.table():
-        table.add_row(Text(name), Text(value))
-    Console().print(table)
+    else:
+        table = Table(show_header=False, box=None, padding=(0, 2, 0, 0))
+        for name, value in report.table():
+            table.add_row(Text(name), Text(value))
+        Console().print(table)
+    if not report.passed:
+        raise typer.Exit(1)
 
 
 def _facts() -> Table:

@@ -7,7 +7,6 @@ pictures and nobody waits.
 from collections.abc import Iterable
 from time import monotonic, sleep
 
-from rich import box
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.panel import Panel
@@ -17,7 +16,7 @@ from rich.text import Text
 from peregrine.sim import cars
 from peregrine.sim.cars import Phase, Proof, Watch
 from peregrine.sim.simulation import Simulation
-from peregrine.types import PlaceId, SiteId
+from peregrine.types import SiteId
 
 FRAMES_PER_S = 25
 FRAME_MS = 1000 / FRAMES_PER_S
@@ -39,7 +38,7 @@ LINES = (
 def run_demo(console: Console, fast: bool = False) -> bool:
     """True if the stream did not notice."""
     watch = Watch(Simulation(cars.scenario()))
-    if console.is_terminal and not fast:
+    if console.is_terminal and not console.is_dumb_terminal and not fast:
         _play(console, watch)
     else:
         _tell(console, watch)
@@ -83,7 +82,8 @@ def _tell(console: Console, watch: Watch) -> None:
 def picture(watch: Watch, width: int) -> RenderableType:
     slow = f", slowed {SLOWED} times" if watch.under_way else ""
     title = Text.assemble(("Peregrine", "bold"), f"  {watch.now_ms / 1000:.2f} s", (slow, "yellow"))
-    parts = (_sites(watch), Text(), *_phase(watch), Text(), _latencies(watch, width - 30), Text(), _rates(watch))
+    parts: tuple[RenderableType, ...] = (_sites(watch), Text(), *_phase(watch), Text())
+    parts += (_latencies(watch, width - 26), Text(), _rates(watch))
     return Panel(Group(*parts), title=title, title_align="left", width=width, border_style="dim", padding=(0, 1))
 
 
@@ -103,19 +103,18 @@ def _sites(watch: Watch) -> Table:
 
 
 def _keys(watch: Watch, site: SiteId) -> Text:
-    """Who works for a key is bright; who is only copying it, or has just given it away, is dim."""
-    text = Text()
+    """Who works for a key is bright; who only follows, or finishes what it has, is dim."""
     journey = watch.under_way
-    for car in cars.CARS:
-        owner, other = watch.owner(car), None
-        if journey is not None and car in journey.migration.keys:
-            owner, other = journey.migration.source, journey.migration.target
-            if journey.phase in (Phase.SWITCH, Phase.GATE):
-                owner, other = other, owner
-        if owner == site:
-            text.append(f"{car} ", style=f"bold {COLOURS[site]}")
-        elif other == site:
-            text.append(f"{car} ", style="dim italic")
+    if journey is None:
+        return Text(" ".join(car for car in cars.CARS if watch.owner(car) == site), style=f"bold {COLOURS[site]}")
+    moving = journey.migration.keys
+    works_at, other_at, does = journey.source, journey.target, "copying"
+    if journey.phase in (Phase.SWITCH, Phase.GATE):
+        works_at, other_at, does = other_at, works_at, "finishing"
+    works = [car for car in cars.CARS if (works_at if car in moving else watch.owner(car)) == site]
+    text = Text(" ".join(works), style=f"bold {COLOURS[site]}")
+    if other_at == site:
+        text.append(f"{'  ' if works else ''}({does} {journey.what})", style="not bold dim")
     return text
 
 
@@ -132,17 +131,23 @@ def _phase(watch: Watch) -> Iterable[Text]:
         yield line
         yield Text(cars.MEANING[journey.phase], style="italic")
         return
-    home = watch.owner(cars.DRIVER)
-    away = watch.now_ms >= cars.DRIVE_AT_MS and home != cars.EDGE2
-    yield Text(f"{cars.DRIVER} has driven to {cars.EDGE2}" if away else "rows flow", style="bold")
-    yield Text(_whereabouts(home) if away else "")
+    yield Text("rows flow", style="bold")
+    yield Text(_between(watch))
     yield Text()
 
 
-def _whereabouts(home: PlaceId) -> str:
+def _between(watch: Watch) -> str:
+    """What there is to know while nothing moves."""
+    home = watch.owner(cars.DRIVER)
+    if not watch.journeys:
+        return f"every key is at the {cars.CLOUD}, 80 ms from the cars and back"
+    if home == cars.EDGE1 and watch.now_ms < cars.DRIVE_AT_MS:
+        return f"half of the keys are at {cars.EDGE1}, where their cars are"
+    if home == cars.EDGE1:
+        return f"{cars.DRIVER} has driven to {cars.EDGE2}: its rows make a detour over {cars.CLOUD} to {cars.EDGE1}"
     if home == cars.CLOUD:
-        return f"its key follows once it has stayed for {cars.DWELL_MS} ms"
-    return f"its rows make a detour: {cars.EDGE2}, {cars.CLOUD}, {home}"
+        return f"{cars.DRIVER} is at {cars.EDGE2}; its key follows once it has stayed for {cars.DWELL_MS} ms"
+    return f"{cars.DRIVER}'s key has followed it to {cars.EDGE2}"
 
 
 def _latencies(watch: Watch, width: int) -> Table:
@@ -241,4 +246,4 @@ def _mean(numbers: list[float]) -> str:
 
 
 def _table() -> Table:
-    return Table(box=None, padding=(0, 2, 0, 0), header_style="dim", pad_edge=False)
+    return Table(box=None, padding=(0, 1, 0, 0), header_style="dim", pad_edge=False)

@@ -13,13 +13,14 @@ import pytest
 
 from peregrine.core.host import Emission
 from peregrine.core.keyspace import KeySet
-from peregrine.core.legs import Leg, Legs
+from peregrine.core.leg import Leg
+from peregrine.core.legs import Legs
 from peregrine.core.mechanisms import MECHANISMS
 from peregrine.core.mechanisms.live import LIVE
 from peregrine.core.mechanisms.program import (
     Copy,
     Done,
-    Gate,
+    Hold,
     Mark,
     Mechanism,
     Mute,
@@ -120,10 +121,10 @@ class EmitsBackwards(Router):
 class LegsWithoutFlush(Legs):
     """An aborted migration gives the order back while rows are still on their way round by the anchor."""
 
-    def _undo(self, leg: Leg, marker: Marker) -> None:
-        super()._undo(leg, marker)
+    def undo(self, leg: Leg, marker: Marker) -> None:
+        super().undo(leg, marker)
         if marker.event is On.ABORT and leg.flushing:
-            super()._undo(leg, replace(marker, event=On.FLUSHED))
+            super().undo(leg, replace(marker, event=On.FLUSHED))
 
 
 class GivesBackTooEarly(Router):
@@ -142,13 +143,10 @@ class CommitsTooEarly(SimHost):
             self.committed = min(before + 1, self.log.end)
 
 
-MUTE_NEVER = live_with({(Role.TARGET, On.RECONFIG): tuple(s for s in LIVE.steps(Role.TARGET, On.RECONFIG) if s != Mute())})
-HOLD_NEVER = live_with({(Role.TARGET, On.RECONFIG): (Mute(),)})
-
 FAULTS: dict[str, Doubles] = {
     "no gate": Doubles(mechanisms=live_with({(Role.TARGET, On.TERMINATE): (Own(), Unmute())})),
-    "no mute": Doubles(mechanisms=MUTE_NEVER),
-    "no hold": Doubles(mechanisms=HOLD_NEVER),
+    "no mute": Doubles(mechanisms=live_with({(Role.TARGET, On.RECONFIG): (Hold(),)})),
+    "no hold": Doubles(mechanisms=live_with({(Role.TARGET, On.RECONFIG): (Mute(),)})),
     "switch before the copy": Doubles(
         mechanisms=live_with({(Role.ANCHOR, On.BEGIN): (Switch(), Copy(), Mark(On.RECONFIG))})
     ),

@@ -22,7 +22,7 @@ class Placement:
         self._owners: RuleTable[PlaceId] = RuleTable(topology.main_place(topology.root))
         for op, spec in self.operators.items():
             self._owners.add_op(op, spec.groups)
-        self._instances: dict[OpId, dict[PlaceId, KeySet]] = {}  # of operators that did not change since they were asked
+        self._instances: dict[OpId, dict[PlaceId, KeySet]] = {}  # until the operator's next move
         self._trial: list[tuple[OpId, KeySet, PlaceId]] | None = None  # where keys were that were moved on trial
 
     def instances(self, op: OpId) -> Mapping[PlaceId, KeySet]:

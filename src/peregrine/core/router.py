@@ -43,7 +43,7 @@ from peregrine.core.rows import Clock, Entry, Item, Marker, Rows, StateRows, Tak
 from peregrine.core.rules import RuleTable, split
 from peregrine.core.topology import Topology
 from peregrine.core.keyspace import KeySet
-from peregrine.errors import ProtocolError
+from peregrine.errors import CorruptMarker, ProtocolError
 from peregrine.types import MigrationId, OpId, PlaceId, SiteId, SourceId, site_of
 
 
@@ -90,6 +90,9 @@ class Router:
         self._strays: dict[tuple[OpId, str], SourceId] = {}
 
     def step(self, event: Event) -> list[Effect]:
+        """An event that this router cannot make sense of raises an error and changes nothing."""
+        if isinstance(event, FromLink):
+            self._vet(event)
         self._effects = []
         match event:
             case FromSource():
@@ -117,6 +120,23 @@ class Router:
             case Query(migration):
                 self.legs.tell_status(migration)
         return self._effects
+
+    def _vet(self, event: FromLink) -> None:
+        for item in event.items:
+            migration = item.migration if isinstance(item, Marker | StateRows) else None
+            if migration is None:
+                continue
+            for kind, name, known in (
+                ("mechanism", migration.mechanism, self.config.mechanisms),
+                ("operator", migration.op, self.config.operators),
+                ("site", item.dest, self.config.topology.sites),
+            ):
+                if name not in known:
+                    raise CorruptMarker(
+                        f"router {self.site}: a marker of {migration.id} from {event.neighbour} names the unknown"
+                        f" {kind} {name!r}",
+                        f"deploy the same version and configuration at {event.neighbour} and {self.site}",
+                    )
 
     # --- what the outside may ask ---
 
@@ -203,7 +223,7 @@ class Router:
 
     def _refresh_replicas(self) -> None:
         for kept in self.replicas_kept:
-            if self.legs.halted(kept.source):
+            if kept.source in self.legs.halts:
                 continue
             for route, keys in self.table.partition(kept.op, kept.keys):
                 if route == Local(kept.source):
@@ -280,7 +300,8 @@ class Router:
     # --- what legs and routing perform ---
 
     def append(self, place: PlaceId, entry: Entry) -> None:
-        if isinstance(entry, Rows | Clock) and self.legs.hold_halted(place, entry):
+        if isinstance(entry, Rows | Clock) and place in self.legs.halts:
+            self.legs.halts.wait(place, entry)
             return
         offset = self.ends.get(place, 0)
         self.ends[place] = offset + length(entry)

@@ -1,18 +1,19 @@
 """The demonstration's run: ten cars, one cloud, two edges, and what there is to see while keys move.
 
-Half of the keys move from the cloud to the edge where their cars are; then one car drives to the other edge, and its key
-follows it by way of the cloud. A `Watch` only looks: the run is the same without it.
+Half of the keys move from the cloud to the edge where their cars are; then one car drives to the other edge, and its
+key follows it by way of the cloud. A `Watch` submits the plan and looks on.
 """
 
 import random
 from collections import Counter
 from dataclasses import dataclass, field
 from enum import StrEnum
+from itertools import pairwise
 
 from peregrine.core.coordinator import Submit
 from peregrine.core.keyspace import KeySet
 from peregrine.core.messages import Append, Attached, Deliver, Effect, Emitted, Report
-from peregrine.core.migrate import Migration
+from peregrine.core.migrate import Migration, Role
 from peregrine.core.operator import OpSpec
 from peregrine.core.reconfigure import Move, Plan
 from peregrine.core.rows import DropKeys, RestoreKeys
@@ -22,7 +23,7 @@ from peregrine.sim.checkers import check, results, states
 from peregrine.sim.operators import Ledger, emitter
 from peregrine.sim.scenario import Scenario, SourceScript
 from peregrine.sim.simulation import Simulation
-from peregrine.types import MigrationId, OpId, PlaceId, SiteId, SourceId
+from peregrine.types import MigrationId, OpId, PlaceId, SiteId, SourceId, site_of
 
 TRACK, RESULTS = OpId("cars/track"), OpId("cars/results")
 CLOUD, EDGE1, EDGE2 = SiteId("cloud"), SiteId("edge1"), SiteId("edge2")
@@ -61,7 +62,7 @@ def scenario() -> Scenario:
     links = {edge: (CLOUD, Link(latency_ms=40.0, bandwidth_mbps=50.0)) for edge in (EDGE1, EDGE2)}
     sources = []
     for car in CARS:
-        times = sorted(rng.uniform(0, DURATION_MS) for _ in range(ROWS_PER_CAR))
+        times = [(i + rng.random()) * DURATION_MS / ROWS_PER_CAR for i in range(ROWS_PER_CAR)]
         sends = tuple((t, Reading(TRACK, car, int(t), int(t), b"%d" % rng.randrange(130))) for t in times)
         moves = ((DRIVE_AT_MS, EDGE2),) if car == DRIVER else ()
         sources.append(SourceScript(SourceId(car), EDGE1 if car in FIRST_HALF else EDGE2, True, sends, moves))
@@ -105,10 +106,21 @@ class Journey:
         after = list(Phase)[list(Phase).index(phase) + 1]
         return self.entered_ms[after] - self.entered_ms[phase]
 
-    def __str__(self) -> str:
+    @property
+    def what(self) -> str:
         keys = sorted(self.migration.keys.plus)
-        what = keys[0] if len(keys) == 1 else f"{keys[0]}-{keys[-1].removeprefix('car')}"
-        return f"{what}: {self.migration.source} → {self.migration.target}"
+        return keys[0] if len(keys) == 1 else f"{keys[0]}-{keys[-1].removeprefix('car')}"
+
+    @property
+    def source(self) -> SiteId:
+        return self.migration.site(Role.SOURCE)
+
+    @property
+    def target(self) -> SiteId:
+        return self.migration.site(Role.TARGET)
+
+    def __str__(self) -> str:
+        return f"{self.what}: {self.source} → {self.target}"
 
 
 @dataclass(frozen=True)
@@ -129,7 +141,7 @@ class Watch:
         self.rows_out = 0
         self._created_ms = sorted(at_ms for script in run.scenario.sources for at_ms, _ in script.sends)
         run.watchers.append(self._on_effect)
-        run.world.after(MOVE_AT_MS, lambda: run.manager.offer(Submit(plan())) and None)
+        run.world.after(MOVE_AT_MS, self._submit)
 
     @property
     def now_ms(self) -> float:
@@ -143,14 +155,17 @@ class Watch:
     def under_way(self) -> Journey | None:
         return next((each for each in self.journeys.values() if each.phase is not Phase.DONE), None)
 
-    def owner(self, key: str) -> PlaceId:
-        return self.run.manager.machine.coordinator.placement.owner(TRACK, key)
+    def owner(self, key: str) -> SiteId:
+        return site_of(self.run.manager.machine.coordinator.placement.owner(TRACK, key))
 
     def connected(self, site: SiteId) -> list[str]:
         return [car for car in CARS if self.run.sources[SourceId(car)].machine.site == site]
 
     def latencies_ms(self, keys: tuple[str, ...], from_ms: float, to_ms: float) -> list[float]:
         return [s.latency_ms for s in self.samples if s.key in keys and from_ms <= s.at_ms < to_ms]
+
+    def _submit(self) -> None:
+        self.run.manager.offer(Submit(plan()))
 
     def _on_effect(self, site: SiteId, effect: Effect) -> None:
         match effect:
@@ -214,7 +229,7 @@ def prove(run: Simulation) -> Proof:
         rows_out=sum(len(got) for got, _ in lines),
         lost=sum((Counter(expected) - Counter(got)).total() for got, expected in lines),
         repeated=sum((Counter(got) - Counter(expected)).total() for got, expected in lines),
-        out_of_order=sum(a[0] > b[0] for got, _ in lines for a, b in zip(got, got[1:], strict=False)),
+        out_of_order=sum(a[0] > b[0] for got, _ in lines for a, b in pairwise(got)),
         states=len(there),
         states_that_differ=sum(here.get(at) != there.get(at) for at in here.keys() | there.keys()),
         violations=tuple(str(violation) for violation in check(run, reference)),

@@ -23,6 +23,7 @@ from peregrine.core.messages import (
 )
 from peregrine.core.operator import Operator
 from peregrine.core.router import Router
+from peregrine.core.rows import length
 from peregrine.core.source import Kept, Source
 from peregrine.sim.network import SimLink
 from peregrine.sim.world import World
@@ -168,7 +169,7 @@ class SimHost:
         rng = self._world.rng
         entries = self.log.read(self.committed, rng.choice((1, 8, 64, 1000)))
         last, entry = entries[-1]
-        end = last + (len(entry) if hasattr(entry, "batch") else 1)
+        end = last + length(entry)
         parts = list(by_group(entries, self._groups).items())
         rng.shuffle(parts)
         states: dict[tuple[OpId, int], bytes] = {}
@@ -287,7 +288,7 @@ class SimSource:
             done[0] = True
             durable()
 
-        self._world.after(self._latency_ms, lambda: self._routers[site].offer(event, arrived) and None)
+        self._world.after(self._latency_ms, lambda: self._routers[site].offer(event, arrived))
         self._world.after(RETRY_MS, lambda: None if done[0] else failed())
 
     def _reattach(self, site: SiteId) -> None:

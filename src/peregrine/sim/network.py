@@ -4,30 +4,41 @@ It delivers frames in order, loses what is on its way when it breaks or the far 
 what was not acknowledged. Exactly-once, in-order delivery is the protocol's work, not the link's.
 """
 
+from collections.abc import Callable
 from typing import Protocol
 
+import pyarrow as pa
+
+from peregrine.core import wire
 from peregrine.core.link import Frame, LinkSender
 from peregrine.core.messages import Event, FromLink
 from peregrine.core.rows import Item, Rows, StateRows
 from peregrine.core.topology import Link
+from peregrine.errors import CorruptMarker
 from peregrine.sim.world import World
 from peregrine.types import SiteId
 
 RESEND_MS = 120.0
+_TEXT_COLUMNS = 3  # of a row: key, source, payload
 
 
 class FarEnd(Protocol):
     site: SiteId
     up: bool
 
-    def offer(self, event: Event, durable: object = None) -> bool: ...
+    def offer(self, event: Event, durable: Callable[[], None] | None = None) -> bool: ...
     def acked_link(self, neighbour: SiteId) -> int: ...
 
 
 class SimLink:
     """One direction of a link."""
 
-    def __init__(self, world: World, near: FarEnd, far: FarEnd, link: Link) -> None:
+    def __init__(
+        self, world: World, near: FarEnd, far: FarEnd, link: Link, bad_frames: float = 0.0, wire: bool = True
+    ) -> None:
+        """`bad_frames`: the share of frames in which a byte changes on the way. `wire`: encode and decode what is sent."""
+        self._bad_frames = bad_frames
+        self._wire = wire
         self.sender = LinkSender()
         self.up = True
         self.bytes_sent = 0
@@ -70,7 +81,20 @@ class SimLink:
         def durable() -> None:
             self._world.after(back_ms, lambda: self._acked(far.acked_link(near.site), epoch))
 
-        far.offer(FromLink(near.site, frame.first_seq, frame.items), durable)
+        try:
+            items = self._over_the_wire(frame) if self._wire else frame.items
+        except CorruptMarker:
+            return  # not acknowledged, so it is sent again
+        far.offer(FromLink(near.site, frame.first_seq, items), durable)
+
+    def _over_the_wire(self, frame: Frame) -> tuple[Item, ...]:
+        messages = [wire.encode(item) for item in frame.items]
+        rng = self._world.rng
+        if self._bad_frames and rng.random() < self._bad_frames:
+            i = rng.randrange(len(messages))
+            at = rng.randrange(len(messages[i]))
+            messages[i] = messages[i][:at] + bytes([messages[i][at] ^ 0x40]) + messages[i][at + 1 :]
+        return tuple(wire.decode(message) for message in messages)
 
     def _acked(self, seq: int, epoch: int) -> None:
         if epoch == self._epoch:
@@ -109,7 +133,14 @@ class SimLink:
 def size_of(item: Item) -> int:
     """About how many bytes an item takes on the wire."""
     if isinstance(item, Rows):
-        return int(item.batch.nbytes) + 64
+        return _batch_bytes(item.batch) + 64
     if isinstance(item, StateRows):
         return 64 + sum(image.bytes_moved for image in item.images)
     return 128
+
+
+def _batch_bytes(batch: pa.RecordBatch) -> int:
+    """`nbytes`, which is slow. Buffers are exact but for one last offset of each column of texts, unless they are shared."""
+    if batch.column(1).buffers()[1].size == 8 * batch.num_rows:
+        return int(batch.get_total_buffer_size()) - 4 * _TEXT_COLUMNS
+    return int(batch.nbytes)

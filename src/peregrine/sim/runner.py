@@ -1,8 +1,8 @@
 """Runs seeds, one or many, and says of each what happened as a small value that can be compared.
 
 A seed gives the same run on every machine, in every process and for every PYTHONHASHSEED: the digest covers everything
-that a run came to, so one comparison shows it. Whatever a seed raises is a finding about that seed, never the end of the
-search.
+that a run came to, so one comparison shows it. Whatever a seed raises is a finding about that seed, never the end of
+the search.
 """
 
 import signal
@@ -108,9 +108,7 @@ def play(seed: int, options: Options) -> Played:
     return Played(result, run, reference)
 
 
-def run_many(
-    seeds: Sequence[int], options: Options, processes: int, on_result: Callable[[SeedResult], None]
-) -> None:
+def run_many(seeds: Sequence[int], options: Options, processes: int, on_result: Callable[[SeedResult], None]) -> None:
     """Results come in the order in which they are ready. Ctrl-C ends the workers after the seed that each is at."""
     if processes <= 1 or len(seeds) <= CHUNK_SEEDS:
         for seed in seeds:

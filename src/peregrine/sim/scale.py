@@ -1,75 +1,46 @@
 """Ten thousand edges, a million keys, sources that roam: the real core, in virtual time, on one processor.
 
 Routers, legs, mobility, coordinator and the hosts' `apply` are those of every other run. Around them is less than in
-`sim/machines.py`: nothing crashes and no link breaks, so there is no journal and nobody repeats what got lost.
+other runs (`sim/scale_machines.py`), because nothing crashes and no link breaks.
 
-Every key is explicit and owned at an edge; its rows are processed there, and each gives one result, which travels by way
-of the region to the cloud. Some sources drive to another edge, and their keys follow: up to where the paths meet, and,
-once the source has stayed, down (Falcon III-F).
+Every key is explicit and owned at an edge; its rows are processed there, and each gives one result, which travels
+through the region to the cloud. Some sources drive to another edge, and their keys follow: up to where the paths meet,
+and, once the source has stayed, down (Falcon III-F).
 """
 
 import gc
 import math
 import random
 import resource
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from time import perf_counter
-from typing import Any
 
 from peregrine.core.coordinator import PlanEnded, Status, ToRouter
-from peregrine.core.host import apply, by_group
 from peregrine.core.keyspace import KeySet
-from peregrine.core.log import MemoryLog
 from peregrine.core.manager import Manager, ManagerEvent
-from peregrine.core.mechanisms import MECHANISMS
-from peregrine.core.messages import (
-    Append,
-    Attach,
-    Attached,
-    Committed,
-    Deliver,
-    Effect,
-    Event,
-    FromHost,
-    FromSource,
-    Report,
-    Send,
-    SetOwner,
-    Stray,
-    Tick,
-)
-from peregrine.core.operator import Marks, Operator, OpSpec, Out
+from peregrine.core.messages import Attached, Deliver, Effect, Report, SetOwner, Stray, Tick
 from peregrine.core.placement import Placement
-from peregrine.core.router import Router, RouterConfig
-from peregrine.core.rows import Row, length
-from peregrine.core.source import Reading, Source
 from peregrine.core.state import decode
 from peregrine.core.topology import Attachments, Link, Topology
 from peregrine.errors import ConfigurationError
 from peregrine.sim.network import SimLink
+from peregrine.sim.scale_machines import GROUPS, SPECS, TRACK, Device, SimDevice, SimSite
 from peregrine.sim.scale_report import Audit, Cost, Latency, ScaleReport, Traffic
 from peregrine.sim.world import World
 from peregrine.types import OpId, PlaceId, SiteId, SourceId, site_of
 
-TRACK, RESULTS = OpId("roam/track"), OpId("roam/results")
 CLOUD = SiteId("cloud")
-GROUPS = 4  # of TRACK: an edge has a hundred keys, and a group is what its host commits
 EDGE_LINK = Link(latency_ms=5.0, bandwidth_mbps=100.0)
 REGION_LINK = Link(latency_ms=20.0, bandwidth_mbps=1000.0)
-DEVICE_LATENCY_MS = 2.0
 
-STILL_EVERY_MS = 500  # one batch of a source that stays, with a part of its keys in turn
-ROUND_BATCHES = 8  # so many batches, and each of its keys has had a row
-MOBILE_EVERY_MS = 100  # one batch of a source that roams, with a row for each of its keys
 MOBILE_KEYS = 4
 EDGES_PER_MOBILE = 10  # one source that roams for so many edges
 MOVES_AGAIN = 0.3  # of the sources that roam: some of them while their keys are still following
 TICK_MS = 100.0
 DWELL_MS = 500
 PATIENCE_MS = 30_000.0
-HOST_BATCH_ROWS = 1000
 
 Progress = Callable[[float, str], None]
 
@@ -94,17 +65,6 @@ def run_scale(
 
 
 @dataclass(frozen=True, slots=True)
-class Device:
-    """A source: where it is at first, its keys, and when it drives where."""
-
-    id: SourceId
-    site: SiteId
-    keys: tuple[str, ...]
-    mobile: bool = False
-    moves: tuple[tuple[float, SiteId], ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
 class Layout:
     seed: int
     duration_ms: float
@@ -117,16 +77,18 @@ def draw(edges: int, keys: int, seconds: float, seed: int) -> Layout:
     """About as many regions as edges in a region; one source that stays at each edge, and some that do not."""
     if edges < 2 or keys < 2 * edges or seconds < 1:
         raise ConfigurationError(
-            f"{edges} edges with {keys} keys for {seconds} s", "give 2 edges or more, 2 keys or more for each, and 1 s or more"
+            f"{edges} edges with {keys} keys for {seconds} s",
+            "give 2 edges or more, 2 keys or more for each, and 1 s or more",
         )
     rng = random.Random(f"scale:{seed}")
     regions = [SiteId(f"r{i}") for i in range(max(round(math.sqrt(edges)), 1))]
     names = [SiteId(f"e{i}") for i in range(edges)]
-    parents = {region: (CLOUD, REGION_LINK) for region in regions}
+    parents = dict.fromkeys(regions, (CLOUD, REGION_LINK))
     parents |= {name: (regions[i % len(regions)], EDGE_LINK) for i, name in enumerate(names)}
     topology = Topology.tree(CLOUD, parents)
     keys_of = {
-        name: tuple(f"k{key}" for key in range(i * keys // edges, (i + 1) * keys // edges)) for i, name in enumerate(names)
+        name: tuple(f"k{key}" for key in range(i * keys // edges, (i + 1) * keys // edges))
+        for i, name in enumerate(names)
     }
     devices = []
     drives = set(rng.sample(names, max(edges // EDGES_PER_MOBILE, 2)))
@@ -155,31 +117,6 @@ def _drive(
         yield at_ms + rng.uniform(200, 1200), home if rng.random() < 0.5 else rng.choice(edges)
 
 
-@dataclass(frozen=True)
-class Count:
-    """How many rows a key has had. Every row gives a result under its own name, so that each can be missed."""
-
-    to: OpId
-
-    def on_row(self, key: str, value: Any, row: Row, marks: Marks) -> tuple[Any, list[Out]]:
-        count = (value or 0) + 1
-        return count, [Out(self.to, key, row.source, row.seq, row.time_ms, b"%d" % count)]
-
-    def on_clock(self, key: str, value: Any, marks: Marks, now_ms: int | None) -> tuple[Any, list[Out]]:
-        return value, []
-
-    def open_ends(self, value: Any) -> list[int]:
-        return []
-
-
-SPECS = {
-    TRACK: OpSpec(TRACK, GROUPS, roaming=True, feeds=(RESULTS,)),
-    RESULTS: OpSpec(RESULTS, 1, sink=True),
-}
-OPERATORS: dict[OpId, Operator] = {TRACK: Count(RESULTS)}
-GROUPS_OF = {op: spec.groups for op, spec in SPECS.items()}
-
-
 class Run:
     """The machines of a layout in one world."""
 
@@ -191,7 +128,9 @@ class Run:
         self._topology = layout.topology
         self._progress = progress
         self._progress(0.0, "setting up")
-        self._sites = {site: SimSite(self.world, site, layout.topology, self._observe) for site in layout.topology.sites}
+        self._sites = {
+            site: SimSite(self.world, site, layout.topology, self._observe) for site in layout.topology.sites
+        }
         self._join()
         self._manager = self._place_keys()
         self._sources = [SimDevice(self.world, device, self._sites, self.audit) for device in layout.devices]
@@ -260,12 +199,12 @@ class Run:
             found = [f"{site}: {what}" for site, each in self._sites.items() for what in each.unfinished()]
         return found
 
-    def _produce(self, source: "SimDevice") -> None:
+    def _produce(self, source: SimDevice) -> None:
         if self.world.now_ms < self.layout.duration_ms:
             source.produce(int(self.world.now_ms))
             self.world.after(source.every_ms, partial(self._produce, source))
 
-    def _drive(self, source: "SimDevice", site: SiteId) -> None:
+    def _drive(self, source: SimDevice, site: SiteId) -> None:
         if source.machine.site != site:
             self.moves += 1
             source.move(site)
@@ -282,7 +221,7 @@ class Run:
         for effect in self._manager.step(news):
             if isinstance(effect, ToRouter):
                 site = self._sites[effect.site]
-                self.world.after(self._to_cloud_ms(effect.site), partial(site.offer, effect.command))
+                self.world.after(self._to_cloud_ms(effect.site), partial(site.tell, effect.command))
             else:
                 self._count(effect)
 
@@ -355,149 +294,3 @@ class Run:
                     misplaced += key in found or site_of(owner(op, key)) != site
                     found[key] = kept.value
         return misplaced + self.audit.wrong_counts(found)
-
-
-class SimSite:
-    """A router and the host of its site, in a world in which neither ever fails."""
-
-    def __init__(
-        self, world: World, site: SiteId, topology: Topology, observe: Callable[[SiteId, Effect], None]
-    ) -> None:
-        self.site = site
-        self.up = True
-        self.machine = Router(RouterConfig(site, topology, SPECS, MECHANISMS))
-        self.links: dict[SiteId, SimLink] = {}
-        self.states: dict[tuple[OpId, int], bytes] = {}
-        self._place = topology.main_place(site)
-        self._log = MemoryLog()
-        self._committed = 0
-        self._busy = False
-        self._world = world
-        self._observe = observe
-        self._inbox: list[tuple[Event, Callable[[], None] | None]] = []
-
-    def acked_link(self, neighbour: SiteId) -> int:
-        return self.machine.acked_link(neighbour)
-
-    def offer(self, event: Event, durable: Callable[[], None] | None = None) -> bool:
-        """What comes within one write of the journal is stepped through together."""
-        if not self._inbox:
-            self._world.after(self._world.rng.uniform(0.05, 1.5), self._sync)
-        self._inbox.append((event, durable))
-        return True
-
-    def tick(self, now: Tick) -> None:
-        self._perform(self.machine.step(now))
-
-    def _sync(self) -> None:
-        inbox, self._inbox = self._inbox, []
-        effects: list[Effect] = []
-        for event, _ in inbox:
-            effects += self.machine.step(event)
-        self._perform(effects)
-        for _, durable in inbox:
-            if durable is not None:
-                durable()
-
-    def _perform(self, effects: list[Effect]) -> None:
-        full: dict[SiteId, SimLink] = {}
-        for effect in effects:
-            if isinstance(effect, Send):
-                link = full[effect.neighbour] = self.links[effect.neighbour]
-                link.sender.put(effect.seq, effect.item)
-            elif isinstance(effect, Append):
-                self._log.append(effect.offset, effect.entry)
-            else:
-                self._observe(self.site, effect)
-        for link in full.values():
-            link.pump()
-        self._wake()
-
-    def _wake(self) -> None:
-        if not self._busy and self._log.end > self._committed:
-            self._busy = True
-            self._world.after(self._world.rng.uniform(1.0, 10.0), self._batch)
-
-    def _batch(self) -> None:
-        """A micro-batch: apply, hand the outputs over, and when the router has them commit states and offset."""
-        entries = self._log.read(self._committed, HOST_BATCH_ROWS)
-        end = entries[-1][0] + length(entries[-1][1])
-        states: dict[tuple[OpId, int], bytes] = {}
-        handovers: list[FromHost] = []
-        for (op, group), part in by_group(entries, GROUPS_OF).items():
-            emissions, states[op, group] = apply(OPERATORS[op], self.states.get((op, group), b""), part)
-            if emissions:
-                handovers.append(FromHost(self._place, op, group, tuple(emissions)))
-        for handover in handovers[:-1]:
-            self.offer(handover)
-        commit = partial(self._world.after, self._world.rng.uniform(0.5, 3.0), partial(self._commit, states, end))
-        if handovers:
-            self.offer(handovers[-1], commit)
-        else:
-            commit()
-
-    def _commit(self, states: dict[tuple[OpId, int], bytes], end: int) -> None:
-        self.states.update(states)
-        self._committed = end
-        self._log.truncate(end)
-        self._busy = False
-        self.offer(Committed(self._place, end))
-        self._wake()
-
-    def unfinished(self) -> list[str]:
-        found = self.machine.leftovers()
-        if self._inbox or self._busy:
-            found.append("has work")
-        found += [f"items for {far}" for far, link in self.links.items() if link.sender.backlog_items]
-        return found
-
-
-class SimDevice:
-    """A device that is never lost, only now and then elsewhere."""
-
-    def __init__(self, world: World, device: Device, sites: Mapping[SiteId, SimSite], audit: Audit) -> None:
-        self.device = device
-        self.machine = Source(device.id, device.site, roaming=device.mobile)
-        self.every_ms = MOBILE_EVERY_MS if device.mobile else STILL_EVERY_MS
-        self._world = world
-        self._sites = sites
-        self._audit = audit
-        self._attached = False
-        self._batches = 0
-
-    def produce(self, now_ms: int) -> None:
-        for key in self._turn():
-            self.machine.produce(Reading(TRACK, key, now_ms, now_ms, b"%d" % self._batches))
-            self._audit.produced(self.machine.kept[-1])
-        self._batches += 1
-        self._pump()
-
-    def _turn(self) -> Sequence[str]:
-        """The keys of the next batch: all of a source that roams, the next part of one that stays."""
-        if self.device.mobile:
-            return self.device.keys
-        return self.device.keys[self._batches % ROUND_BATCHES :: ROUND_BATCHES]
-
-    def move(self, site: SiteId) -> None:
-        """What is on its way arrives at the old site all the same, and is sent to the new one too."""
-        self.machine.move(site)
-        self._attached = False
-        self._pump()
-
-    def _pump(self) -> None:
-        site, world = self._sites[self.machine.site], self._world
-        if not self._attached:
-            self._attached = True
-            world.after(DEVICE_LATENCY_MS, partial(site.offer, Attach(self.device.id)))
-        batch = self.machine.batch()
-        if batch is not None:
-            world.after(DEVICE_LATENCY_MS * world.rng.uniform(1, 3), partial(self._arrive, site, batch))
-
-    def _arrive(self, site: SimSite, batch: FromSource) -> None:
-        assert site.machine.accepts_rows(), f"{site.site} is overloaded"
-        site.offer(batch, lambda: self._world.after(DEVICE_LATENCY_MS, partial(self._acked, site)))
-
-    def _acked(self, site: SimSite) -> None:
-        if site.site == self.machine.site:
-            self.machine.acked(site.machine.acked_source(self.device.id))
-            self._pump()

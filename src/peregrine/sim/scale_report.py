@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from peregrine.core.rows import Row, Rows
+from peregrine.core.rows import Rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,10 +139,10 @@ class Audit:
         self._left_ms: dict[str, float] = {}  # key -> when its source left
         self._settled_ms: dict[str, float] = {}  # key -> when it had followed
 
-    def produced(self, row: Row) -> None:
+    def produced(self, key: str, source: str, seq: int) -> None:
         self.rows_in += 1
-        self.rows_of[row.key] = self.rows_of.get(row.key, 0) + 1
-        self._open.setdefault((row.key, row.source), []).append(row.seq)
+        self.rows_of[key] = self.rows_of.get(key, 0) + 1
+        self._open.setdefault((key, source), []).append(seq)
 
     def left(self, key: str, now_ms: float) -> None:
         """The source of a key has moved: its rows are in motion from here on."""

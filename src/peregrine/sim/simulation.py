@@ -95,7 +95,8 @@ class Simulation:
             parent = topology.parent(site)
             if parent is not None:
                 for near, far in ((site, parent), (parent, site)):
-                    link = SimLink(world, self.routers[near], self.routers[far], topology.link(site))
+                    ends = self.routers[near], self.routers[far]
+                    link = SimLink(world, *ends, topology.link(site), bad_frames=0.02 if scenario.faults else 0.0)
                     self.routers[near].links[far] = link
         self.manager = SimManager(world, self._make_manager, self._manager_effect)
         for site, router in self.routers.items():
@@ -232,8 +233,8 @@ class Simulation:
             return
         moves = "; ".join(f"{m.op} {{{m.keys.describe()}}} {m.source} -> {m.target}" for m in plan.moves())
         self.world.tell(f"{plan.id} submitted: {plan.mechanism}, {moves}")
-        if rng.random() < 0.25:
-            self._later(rng.choice((5.0, 60.0, 300.0)), partial(self._cancel, plan.id))
+        if rng.random() < 0.3:
+            self._later(rng.uniform(0.0, 250.0), partial(self._cancel, plan.id))
 
     def _cancel(self, plan: str) -> None:
         if self.manager.up and plan in self.manager.machine.coordinator.running:
@@ -305,13 +306,13 @@ class Simulation:
 
     def _to_manager(self, site: SiteId, news: Report | Stray | Attached) -> None:
         delay = self.scenario.topology.latency_ms(site, self.scenario.topology.root) + 0.5
-        self.world.after(delay, lambda: self.manager.offer(news) and None)
+        self.world.after(delay, lambda: self.manager.offer(news))
 
     def _manager_effect(self, effect: ToRouter | PlanEnded) -> None:
         if isinstance(effect, ToRouter):
             delay = self.scenario.topology.latency_ms(self.scenario.topology.root, effect.site) + 0.5
             router, command = self.routers[effect.site], effect.command
-            self.world.after(delay, lambda: router.offer(command) and None)
+            self.world.after(delay, lambda: router.offer(command))
             return
         self.world.tell(f"{effect.plan.id} {effect.outcome}")
         self.observed.moved.extend(effect.moved)

@@ -12,13 +12,13 @@ class World:
     now_ms: float = 0.0
     events: int = 0
     story: list[tuple[float, str]] = field(default_factory=list)
-    _heap: list[tuple[float, int, Callable[[], None]]] = field(default_factory=list)
+    _heap: list[tuple[float, int, Callable[[], object]]] = field(default_factory=list)
     _count: int = 0
 
     def __post_init__(self) -> None:
         self.rng = random.Random(f"world:{self.seed}")
 
-    def after(self, delay_ms: float, action: Callable[[], None]) -> None:
+    def after(self, delay_ms: float, action: Callable[[], object]) -> None:
         self._count += 1
         heapq.heappush(self._heap, (self.now_ms + delay_ms, self._count, action))
 

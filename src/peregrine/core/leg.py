@@ -1,0 +1,131 @@
+"""A leg: one migration at one router in one role, and the book that a router keeps of its legs."""
+
+from collections import OrderedDict
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from peregrine.core.keyspace import KeySet
+from peregrine.core.migrate import Migration, Role
+from peregrine.core.routes import Route
+from peregrine.core.rows import Clock, Entry, Item, Rows, StateRows, split_keys
+from peregrine.core.rules import RuleTable
+from peregrine.errors import ProtocolError
+from peregrine.types import MigrationId, OpId, PlaceId, SiteId
+
+REMEMBERED = 10_000  # migrations that ended: a late duplicate of their messages must be recognised
+
+Shed = tuple[tuple[str, int], ...]
+
+
+class Ports(Protocol):
+    """What legs need of their router."""
+
+    site: SiteId
+    table: RuleTable[Route]
+    ends: dict[PlaceId, int]
+    commits: dict[PlaceId, int]
+
+    def append(self, place: PlaceId, entry: Entry) -> None: ...
+    def ask(self, place: PlaceId, keys: KeySet, control: Callable[[int, KeySet], Entry]) -> None: ...
+    def send(self, item: Item, to: SiteId) -> None: ...
+    def toward(self, place: PlaceId) -> Route: ...
+    def emitted(self, place: PlaceId, op: OpId, rows: Rows) -> None: ...
+    def note_strays(self, item: Rows | Clock) -> None: ...
+    def report(self, migration: MigrationId, status: str, shed: Shed = (), bytes_moved: int = 0) -> None: ...
+    def protocol_error(self, what: str) -> ProtocolError: ...
+
+
+@dataclass(slots=True)
+class Leg:
+    """Most fields belong to one role; all start as if nothing had happened."""
+
+    migration: Migration
+    role: Role
+    # anchor
+    switched: bool = False
+    aborting: set[Role] = field(default_factory=set)  # who has not undone its part yet
+    # source
+    deferring: bool = False
+    flushing: bool = False  # rows that went to the anchor are on their way back
+    ripe_asked: dict[int, int | None] = field(default_factory=dict)  # groups that are not ripe -> until when
+    # target
+    holding: bool = False
+    fetching: bool = False
+    sweeping: bool = False
+    muted: bool = False
+    gated: bool = False
+    behind_gate: list[tuple[OpId, Rows]] = field(default_factory=list)
+    catch_up_to: int | None = None  # offset up to which D's host must have come
+    caught_up: bool = False
+    # target and store: state that came
+    arrived: StateRows | None = None  # that of which STATE speaks
+    donated: list[StateRows] = field(default_factory=list)
+    shed: list[tuple[str, int]] = field(default_factory=list)
+    bytes_moved: int = 0
+    # source and target
+    held: list[Rows | Clock] = field(default_factory=list)
+    # parts of K, shrinking (or, `fetched`, growing) as things happen
+    missing: KeySet = field(init=False)  # target, store: state that has not come; source: groups that are not ripe
+    static_missing: KeySet = field(init=False)
+    unacked: KeySet = field(init=False)  # target: whose end at S is not confirmed
+    fetched: KeySet = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.missing = self.static_missing = self.unacked = self.migration.keys
+        self.fetched = KeySet.nothing(self.migration.keys.groups)
+
+    @property
+    def at(self) -> tuple[MigrationId, Role]:
+        return self.migration.id, self.role
+
+    @property
+    def place(self) -> PlaceId:
+        return self.migration.source if self.role is Role.SOURCE else self.migration.target
+
+    def check(self) -> None:
+        name = f"{self.migration.id} as {self.role}"
+        assert not self.behind_gate or self.gated, f"{name}: outputs wait at an open gate"
+        assert not self.held or self.holding or self.flushing, f"{name}: rows are held by nobody"
+        if self.holding:  # else a later row of the same key would overtake them
+            settled = [item for item in self.held if split_keys(item, self.missing)[1] is not None]
+            assert not settled, f"{name}: rows of keys that are settled are still held"
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    how: str
+    shed: Shed = ()
+    bytes_moved: int = 0
+
+
+class LegBook:
+    """Legs that are open, and how those that are not have ended."""
+
+    def __init__(self) -> None:
+        self._open: dict[tuple[MigrationId, Role], Leg] = {}
+        self._ended: OrderedDict[tuple[MigrationId, Role], Ended] = OrderedDict()
+
+    def __iter__(self) -> Iterator[Leg]:
+        return iter(list(self._open.values()))
+
+    def get(self, migration: MigrationId, role: Role) -> Leg | None:
+        return self._open.get((migration, role))
+
+    def open(self, migration: Migration, role: Role) -> Leg | None:
+        """The leg, new if there was none; None if it has ended."""
+        at = (migration.id, role)
+        if at in self._ended:
+            return None
+        if at not in self._open:
+            self._open[at] = Leg(migration, role)
+        return self._open[at]
+
+    def ended(self, migration: MigrationId, role: Role) -> Ended | None:
+        return self._ended.get((migration, role))
+
+    def end(self, migration: MigrationId, role: Role, how: str) -> None:
+        leg = self._open.pop((migration, role), None)
+        self._ended[migration, role] = Ended(how, tuple(leg.shed), leg.bytes_moved) if leg else Ended(how)
+        if len(self._ended) > REMEMBERED:
+            self._ended.popitem(last=False)

@@ -1,0 +1,195 @@
+"""What a person types, what is printed, and the exit code."""
+
+import json
+import subprocess
+import sys
+from dataclasses import replace
+
+import pytest
+
+import peregrine
+from peregrine.cli import main
+from peregrine.core.mechanisms import MECHANISMS
+from peregrine.sim import cars, runner
+from peregrine.sim.runner import SeedResult
+from peregrine.sim.scenario import Options
+from peregrine.sim.simulation import Simulation
+
+FINE = SeedResult(0, 100, {"live": 2}, 1, 3, 4, 1000, (), "digest")
+
+
+@pytest.fixture(autouse=True)
+def wide_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "120")
+
+
+def call(*arguments: str) -> int:
+    with pytest.raises(SystemExit) as ended:
+        main(arguments)
+    assert isinstance(ended.value.code, int)
+    return ended.value.code
+
+
+def fake_seeds(monkeypatch: pytest.MonkeyPatch, *violating: int) -> list[tuple[int, Options]]:
+    """Runs nothing; the given seeds violate."""
+    asked: list[tuple[int, Options]] = []
+
+    def run_seed(seed: int, options: Options) -> SeedResult:
+        asked.append((seed, options))
+        return replace(FINE, seed=seed, violations=("none lost: [k1] is gone",) if seed in violating else ())
+
+    monkeypatch.setattr(runner, "run_seed", run_seed)
+    return asked
+
+
+def test_a_search_without_violation_ends_with_zero(capsys: pytest.CaptureFixture[str]) -> None:
+    assert call("simulate", "--seeds", "2", "--sites", "3", "--faults", "none", "--mechanism", "pause") == 0
+    printed = capsys.readouterr().out
+    for fact in ("runs", "rows", "migrations", "pause", "cancelled", "refused plans", "crashes", "events/s", "seconds"):
+        assert fact in printed
+    assert "replay" not in printed
+
+
+def test_every_violating_seed_comes_with_the_command_that_replays_it(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fake_seeds(monkeypatch, 4, 6)
+    options = ("--mechanism", "live", "--sites", "3", "--faults", "none")
+    assert call("simulate", "--start", "4", "--seeds", "3", "--processes", "1", *options) == 1
+    printed = capsys.readouterr().out
+    assert "replay: peregrine simulate --seed 4 --explain --mechanism live --sites 3 --faults none\n" in printed
+    assert "replay: peregrine simulate --seed 6 --explain --mechanism live --sites 3 --faults none\n" in printed
+    assert "--seed 5" not in printed
+    assert "none lost: [k1] is gone" in printed
+
+
+def test_the_replay_command_leaves_out_what_was_not_asked_for(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fake_seeds(monkeypatch, 7)
+    assert call("simulate", "--seed", "7") == 1
+    assert "replay: peregrine simulate --seed 7 --explain\n" in capsys.readouterr().out
+
+
+def test_no_more_than_ten_violating_seeds_are_shown(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fake_seeds(monkeypatch, *range(12))
+    assert call("simulate", "--seeds", "20", "--processes", "1") == 1
+    printed = capsys.readouterr().out
+    assert printed.count("replay:") == 10
+    assert "2 more violating seeds" in printed
+
+
+def test_seed_and_start_choose_what_is_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = fake_seeds(monkeypatch)
+    call("simulate", "--seed", "42")
+    call("simulate", "--start", "5", "--seeds", "2", "--faults", "none")
+    assert [seed for seed, _ in asked] == [42, 5, 6]
+    assert [options.faults for _, options in asked] == [True, False, False]
+
+
+def test_json_is_one_object_and_nothing_else(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fake_seeds(monkeypatch, 1)
+    assert call("simulate", "--seeds", "2", "--processes", "1", "--json") == 1
+    outcome = json.loads(capsys.readouterr().out)
+    assert outcome["runs"] == 2
+    assert outcome["migrations"] == {"live": 4}
+    assert [found["seed"] for found in outcome["violations"]] == [1]
+
+
+def test_an_interrupted_search_tells_what_it_found_so_far(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def run_seed(seed: int, options: Options) -> SeedResult:
+        if seed == 2:
+            raise KeyboardInterrupt
+        return replace(FINE, seed=seed)
+
+    monkeypatch.setattr(runner, "run_seed", run_seed)
+    assert call("simulate", "--seeds", "9", "--processes", "1") == 130
+    assert "stopped after 2 of 9" in capsys.readouterr().out
+
+
+def test_explain_tells_topology_operators_sources_timeline_and_verdict(capsys: pytest.CaptureFixture[str]) -> None:
+    assert call("simulate", "--seed", "1", "--explain", "--mechanism", "live", "--sites", "3", "--faults", "none") == 0
+    printed = capsys.readouterr().out
+    places = [printed.index(word) for word in ("Seed 1", "cloud", "Operators", "Sources", "What happened", "Verdict")]
+    assert places == sorted(places)
+    for word in ("submitted: live", "at rest", "no violation"):
+        assert word in printed
+
+
+def test_explain_tells_a_run_that_broke_down_as_far_as_it_came(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def break_down(self: Simulation) -> bool:
+        raise AssertionError("broken on purpose")
+
+    monkeypatch.setattr(Simulation, "_at_rest", break_down)
+    assert call("simulate", "--seed", "1", "--explain") == 1
+    printed = capsys.readouterr().out
+    assert "violation: raised AssertionError: broken on purpose" in printed and "Verdict" in printed
+
+
+def test_explain_of_many_runs_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    assert call("simulate", "--explain") == 2
+    assert "add --seed N" in capsys.readouterr().err
+
+
+def test_an_unknown_mechanism_is_refused_with_the_known_ones(capsys: pytest.CaptureFixture[str]) -> None:
+    assert call("simulate", "--mechanism", "teleport") == 2
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert "unknown mechanism 'teleport'" in printed.err
+    assert "live-unordered" in printed.err
+    assert "Traceback" not in printed.err
+
+
+def test_the_demo_without_a_terminal_prints_lines_and_the_proof(capsys: pytest.CaptureFixture[str]) -> None:
+    assert call("demo") == 0
+    printed = capsys.readouterr().out
+    for phase in cars.Phase:
+        assert printed.count(f"  {phase}: ") == 3  # to the edge, up after the car, down after the car
+    facts = dict(line.rsplit(maxsplit=1) for line in printed.splitlines()[-6:])
+    assert facts["rows in"] == facts["rows out"] == "1,000"
+    assert [facts[name] for name in ("lost", "repeated", "out of order", "states that differ, of 10")] == ["0"] * 4
+
+
+def test_the_demo_ends_with_one_if_the_stream_noticed(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    honest = cars.prove
+
+    def prove(run: Simulation) -> cars.Proof:
+        run.routers[cars.CLOUD].results.pop()
+        return honest(run)
+
+    monkeypatch.setattr(cars, "prove", prove)
+    assert call("demo", "--fast") == 1
+    assert "violation: none lost" in capsys.readouterr().out
+
+
+def test_every_mechanism_is_listed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert call("mechanisms") == 0
+    listed = {line.split()[0] for line in capsys.readouterr().out.splitlines() if line[:1].strip()}
+    assert listed >= set(MECHANISMS)
+
+
+def test_the_version_is_the_packages(capsys: pytest.CaptureFixture[str]) -> None:
+    assert call("--version") == 0
+    assert capsys.readouterr().out == f"peregrine {peregrine.__version__}\n"
+
+
+@pytest.mark.parametrize("command", [(), ("simulate",), ("demo",), ("mechanisms",)])
+def test_every_command_has_help(capsys: pytest.CaptureFixture[str], command: tuple[str, ...]) -> None:
+    assert call(*command, "--help") == 0
+    assert "Usage: peregrine" in capsys.readouterr().out
+
+
+def test_help_imports_neither_arrow_nor_the_simulator() -> None:
+    code = "import sys, peregrine.cli; print([m for m in ('pyarrow', 'numpy', 'peregrine.sim') if m in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
+    assert done.stdout == "[]\n"
