@@ -17,8 +17,10 @@ from peregrine.core.migrate import Migration, Role
 from peregrine.core.operator import OpSpec
 from peregrine.core.placement import Placement
 from peregrine.core.reconfigure import Move, Plan
+from peregrine.core.replication import StateMoved
+from peregrine.core.rules import RuleTable
 from peregrine.errors import OverlapError, PlanError, UnknownName
-from peregrine.types import MigrationId, OpId, SiteId, site_of
+from peregrine.types import MigrationId, OpId, PlaceId, SiteId, site_of
 
 RETRY_MS = 1000
 
@@ -55,8 +57,7 @@ class PlanEnded:
     plan: Plan
     outcome: Status  # ABORTED if any of its migrations was, or never began
     moved: tuple[Migration, ...]
-    shed: tuple[tuple[str, int], ...]
-    bytes_moved: int
+    state: StateMoved
 
 
 CoordinatorEvent = Submit | Cancel | Report | Tick
@@ -71,8 +72,7 @@ class Running:
     status: dict[MigrationId, Status] = field(default_factory=dict)  # of the current stage
     migrations: dict[MigrationId, Migration] = field(default_factory=dict)
     moved: list[Migration] = field(default_factory=list)
-    shed: list[tuple[str, int]] = field(default_factory=list)
-    bytes_moved: int = 0
+    state: StateMoved = StateMoved()
 
     def open(self) -> list[Migration]:
         ended = (Status.DONE, Status.ABORTED)
@@ -94,6 +94,8 @@ class Coordinator:
         self._mechanisms = mechanisms
         self._topology = placement.topology
         self._known: set[str] = set()
+        self._moving: RuleTable[bool] = RuleTable(False)  # the keys of all running plans
+        self._alone: dict[str, None] = {}  # running plans with which nobody may share a place
         self._effects: list[CoordinatorEffect] = []
         self._retry_at_ms = 0
 
@@ -105,6 +107,7 @@ class Coordinator:
                 self.check(plan)
                 self._known.add(plan.id)
                 self.running[plan.id] = Running(plan)
+                self._claim(plan, True)
                 self._begin_stage(self.running[plan.id])
             case Cancel(plan_id):
                 self._cancel(plan_id)
@@ -117,7 +120,17 @@ class Coordinator:
         return self._effects
 
     def busy(self, op: OpId, keys: KeySet) -> bool:
-        return any(m.op == op and not m.keys.isdisjoint(keys) for run in self.running.values() for m in run.plan.moves())
+        self._moving.add_op(op, keys.groups)
+        return any(moving for moving, _ in self._moving.partition(op, keys))
+
+    def _claim(self, plan: Plan, moving: bool) -> None:
+        for move in plan.moves():
+            self._moving.add_op(move.op, move.keys.groups)
+            self._moving.assign(move.op, move.keys, moving)
+        if not moving:
+            self._alone.pop(plan.id, None)
+        elif self._mechanisms[plan.mechanism].alone:
+            self._alone[plan.id] = None
 
     # --- is it a plan that can be carried out? ---
 
@@ -184,7 +197,7 @@ class Coordinator:
 
     def _check_valid(self, move: Move, imagined: Placement) -> None:
         """Falcon III-B: an instance must be above all producers of its keys, now and when what runs has ended."""
-        coming = [m for run in self.running.values() for m in run.plan.moves()]
+        coming = self._coming(move.op)
         producers = [*self._producers(move.op, move.keys), *imagined.upstream(move.op)]
         producers += [(m.op, site_of(m.target)) for m in coming if move.op in self._operators[m.op].feeds]
         imagined.check_above(move.op, move.target, producers)
@@ -193,23 +206,38 @@ class Coordinator:
         for consumer, place in consumers:
             imagined.check_above(consumer, place, [(move.op, site_of(move.target))])
 
+    def _coming(self, op: OpId) -> list[Move]:
+        """Running moves of operators that feed `op` or are fed by it."""
+        related = {fed for fed in self._operators[op].feeds if not self._operators[fed].sink}
+        related |= {feeder for feeder, spec in self._operators.items() if op in spec.feeds}
+        return [m for run in self.running.values() for m in run.plan.moves() if m.op in related] if related else []
+
     def _check_overlap(self, plan: Plan) -> None:
-        places = {place for move in plan.moves() for place in (move.source, move.target)}
-        for run in self.running.values():
-            for mine in plan.moves():
-                for theirs in run.plan.moves():
-                    if mine.op == theirs.op and not mine.keys.isdisjoint(theirs.keys):
-                        raise OverlapError(
-                            f"plan {run.plan.id!r} is already moving {{{(mine.keys & theirs.keys).describe()}}} of {mine.op}",
-                            "wait until it has ended, or cancel it",
-                        )
-            alone = self._mechanisms[plan.mechanism].alone or self._mechanisms[run.plan.mechanism].alone
-            shared = places & {place for move in run.plan.moves() for place in (move.source, move.target)}
-            if alone and shared:
+        for mine in plan.moves():
+            if self.busy(mine.op, mine.keys):
+                run, keys = self._who_moves(mine)
+                raise OverlapError(
+                    f"plan {run.plan.id!r} is already moving {{{keys.describe()}}} of {mine.op}",
+                    "wait until it has ended, or cancel it",
+                )
+        places = _places(plan)
+        runs: Iterable[Running] = self.running.values()
+        if not self._mechanisms[plan.mechanism].alone:
+            runs = [self.running[other] for other in self._alone]
+        for run in runs:
+            shared = places & _places(run.plan)
+            if shared:
                 raise OverlapError(
                     f"a restart stops {', '.join(sorted(shared))} for all keys, and plan {run.plan.id!r} uses it",
                     "wait until it has ended, or cancel it",
                 )
+
+    def _who_moves(self, mine: Move) -> tuple[Running, KeySet]:
+        for run in self.running.values():
+            for theirs in run.plan.moves():
+                if theirs.op == mine.op and not theirs.keys.isdisjoint(mine.keys):
+                    return run, mine.keys & theirs.keys
+        raise AssertionError(f"{mine.op} {{{mine.keys.describe()}}} is claimed by no running plan")
 
     # --- carrying it out ---
 
@@ -217,7 +245,7 @@ class Coordinator:
         run.status.clear()
         run.migrations.clear()
         for i, move in enumerate(run.plan.stages[run.stage]):
-            migration = self._migration(run.plan, move, MigrationId(f"{run.plan.id}.{run.stage}.{i}"))
+            migration = self._migration(run.plan, move, _migration_id(run, i))
             run.migrations[migration.id] = migration
             run.status[migration.id] = Status.BEGUN
             self._tell(migration, Role.ANCHOR, Begin(migration))
@@ -247,24 +275,23 @@ class Coordinator:
         self._ask_again(run)
 
     def _on_report(self, report: Report) -> None:
-        for run in list(self.running.values()):
-            status = run.status.get(report.migration)
-            if status in (None, Status.DONE, Status.ABORTED):
-                continue
-            migration = run.migrations[report.migration]
-            match report.status:
-                case "switched":
-                    run.status[report.migration] = Status.SWITCHED
-                case "aborted":
-                    run.status[report.migration] = Status.ABORTED
-                case "done":
-                    run.status[report.migration] = Status.DONE
-                    run.moved.append(migration)
-                    run.shed.extend(report.shed)
-                    run.bytes_moved += report.bytes_moved
-                    self.placement.move(migration.op, migration.keys, migration.source, migration.target)
-            if not run.open():
-                self._end_stage(run)
+        run = self.running.get(_plan_of(report.migration))
+        status = None if run is None else run.status.get(report.migration)
+        if run is None or status in (None, Status.DONE, Status.ABORTED):
+            return
+        migration = run.migrations[report.migration]
+        match report.status:
+            case "switched":
+                run.status[report.migration] = Status.SWITCHED
+            case "aborted":
+                run.status[report.migration] = Status.ABORTED
+            case "done":
+                run.status[report.migration] = Status.DONE
+                run.moved.append(migration)
+                run.state += report.moved
+                self.placement.move(migration.op, migration.keys, migration.source, migration.target)
+        if not run.open():
+            self._end_stage(run)
 
     def _end_stage(self, run: Running) -> None:
         aborted = run.cancelled or Status.ABORTED in run.status.values()
@@ -273,9 +300,10 @@ class Coordinator:
             self._begin_stage(run)
             return
         del self.running[run.plan.id]
+        self._claim(run.plan, False)
         complete = run.stage == len(run.plan.stages) and Status.ABORTED not in run.status.values()
         outcome = Status.DONE if complete else Status.ABORTED
-        self._effects.append(PlanEnded(run.plan, outcome, tuple(run.moved), tuple(run.shed), run.bytes_moved))
+        self._effects.append(PlanEnded(run.plan, outcome, tuple(run.moved), run.state))
 
     def _send_again(self) -> None:
         for run in self.running.values():
@@ -291,3 +319,14 @@ class Coordinator:
     def _tell(self, migration: Migration, role: Role, command: Command) -> None:
         self._effects.append(ToRouter(migration.site(role), command))
 
+
+def _migration_id(run: Running, number: int) -> MigrationId:
+    return MigrationId(f"{run.plan.id}.{run.stage}.{number}")
+
+
+def _plan_of(migration: MigrationId) -> str:
+    return migration.rsplit(".", 2)[0]
+
+
+def _places(plan: Plan) -> set[PlaceId]:
+    return {place for move in plan.moves() for place in (move.source, move.target)}

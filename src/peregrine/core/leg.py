@@ -7,6 +7,7 @@ from typing import Protocol
 
 from peregrine.core.keyspace import KeySet
 from peregrine.core.migrate import Migration, Role
+from peregrine.core.replication import StateMoved
 from peregrine.core.routes import Route
 from peregrine.core.rows import Clock, Entry, Item, Rows, StateRows, split_keys
 from peregrine.core.rules import RuleTable
@@ -14,8 +15,6 @@ from peregrine.errors import ProtocolError
 from peregrine.types import MigrationId, OpId, PlaceId, SiteId
 
 REMEMBERED = 10_000  # migrations that ended: a late duplicate of their messages must be recognised
-
-Shed = tuple[tuple[str, int], ...]
 
 
 class Ports(Protocol):
@@ -32,7 +31,7 @@ class Ports(Protocol):
     def toward(self, place: PlaceId) -> Route: ...
     def emitted(self, place: PlaceId, op: OpId, rows: Rows) -> None: ...
     def note_strays(self, item: Rows | Clock) -> None: ...
-    def report(self, migration: MigrationId, status: str, shed: Shed = (), bytes_moved: int = 0) -> None: ...
+    def report(self, migration: MigrationId, status: str, moved: StateMoved = ...) -> None: ...
     def protocol_error(self, what: str) -> ProtocolError: ...
 
 
@@ -61,8 +60,7 @@ class Leg:
     # target and store: state that came
     arrived: StateRows | None = None  # that of which STATE speaks
     donated: list[StateRows] = field(default_factory=list)
-    shed: list[tuple[str, int]] = field(default_factory=list)
-    bytes_moved: int = 0
+    moved: StateMoved = StateMoved()
     # source and target
     held: list[Rows | Clock] = field(default_factory=list)
     # parts of K, shrinking (or, `fetched`, growing) as things happen
@@ -95,8 +93,7 @@ class Leg:
 @dataclass(frozen=True, slots=True)
 class Ended:
     how: str
-    shed: Shed = ()
-    bytes_moved: int = 0
+    moved: StateMoved = StateMoved()
 
 
 class LegBook:
@@ -126,6 +123,6 @@ class LegBook:
 
     def end(self, migration: MigrationId, role: Role, how: str) -> None:
         leg = self._open.pop((migration, role), None)
-        self._ended[migration, role] = Ended(how, tuple(leg.shed), leg.bytes_moved) if leg else Ended(how)
+        self._ended[migration, role] = Ended(how, leg.moved if leg else StateMoved())
         if len(self._ended) > REMEMBERED:
             self._ended.popitem(last=False)

@@ -16,7 +16,7 @@ from peregrine.core.leg import Leg, LegBook, Ports
 from peregrine.core.mechanisms.program import Mechanism, On
 from peregrine.core.migrate import Migration, Role
 from peregrine.core.primitives import Halts, ask_ripe, perform, snapshot_fetched, sweep
-from peregrine.core.replication import ReplicaStore
+from peregrine.core.replication import ReplicaStore, StateMoved
 from peregrine.core.routes import Route
 from peregrine.core.rows import Clock, Marker, Rows, StateRows, split_keys
 from peregrine.core.undo import undo
@@ -60,7 +60,7 @@ class Legs:
         for role in (Role.ANCHOR, Role.TARGET):
             ended = self.book.ended(migration.id, role)
             if ended is not None and ended.how in ("switched", "aborted", "done"):
-                self.router.report(migration.id, ended.how, ended.shed, ended.bytes_moved)
+                self.router.report(migration.id, ended.how, ended.moved)
 
     # --- what arrives in band ---
 
@@ -97,14 +97,13 @@ class Legs:
         leg = self.book.open(state.migration, self._receiver(state))
         if leg is None:
             return  # aborted meanwhile
-        leg.bytes_moved += sum(image.bytes_moved for image in state.images)
+        leg.moved += StateMoved(sum(image.bytes_moved for image in state.images), shed=state.shed)
         if state.static:
             self.replicas.keep(state)
             leg.static_missing -= state.covers
             if not leg.static_missing:
                 self.happen(leg, On.STATIC)
             return
-        leg.shed.extend(state.shed)
         leg.missing -= state.covers
         leg.arrived = state
         if leg.role is Role.STORE:

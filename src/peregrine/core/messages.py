@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from peregrine.core.host import Emission
 from peregrine.core.keyspace import KeySet
 from peregrine.core.migrate import Migration
+from peregrine.core.replication import StateMoved
 from peregrine.core.rows import Clock, Entry, Item, Rows
 from peregrine.types import MigrationId, OpId, PlaceId, SiteId, SourceId
 
@@ -155,8 +156,7 @@ class Report:
     site: SiteId
     migration: MigrationId
     status: str  # begun, switched, done, aborted
-    shed: tuple[tuple[str, int], ...] = ()
-    bytes_moved: int = 0
+    moved: StateMoved = StateMoved()
 
 
 @dataclass(frozen=True, slots=True)

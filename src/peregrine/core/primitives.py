@@ -8,6 +8,7 @@ from peregrine.core.leg import Leg, Ports
 from peregrine.core.mechanisms import program as do
 from peregrine.core.mechanisms.program import On
 from peregrine.core.migrate import Role
+from peregrine.core.replication import retrieval
 from peregrine.core.routes import InLeg, Local
 from peregrine.core.rows import AskRipe, Clock, DropKeys, KeyImage, RestoreKeys, Rows, TakeSnapshot
 from peregrine.types import PlaceId
@@ -105,6 +106,7 @@ def _restore(legs: "Legs", leg: Leg, marks_only: bool) -> None:
     assert state is not None
     images: dict[int, list[KeyImage]] = {}
     for image in state.images:
+        leg.moved = leg.moved.with_key(retrieval(image, legs.replicas.get(m.op, m.target, image.key)))
         whole = legs.replicas.complete(m.op, m.target, image)
         images.setdefault(group_of(stable_hash(image.key), m.keys.groups), []).append(whole)
     for group, part in sorted(images.items()):

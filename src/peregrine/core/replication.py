@@ -5,7 +5,7 @@ out; links are FIFO and logs durable, so what was sent before has arrived before
 (III-C1): a plan suggests reload or transfer, the versions at the moment of the move decide.
 """
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from peregrine.core.keyspace import KeySet
@@ -25,6 +25,31 @@ def retrieval(image: KeyImage, replica: KeyImage | None) -> Retrieval:
     if replica is None or not set(image.chunks) & set(replica.chunks):
         return Retrieval.TRANSFER
     return Retrieval.RELOAD if set(image.chunks) <= set(replica.chunks) else Retrieval.PATCH
+
+
+@dataclass(frozen=True, slots=True)
+class StateMoved:
+    """What the state of a migration cost, and what it declared as lost."""
+
+    bytes_moved: int = 0
+    reload: int = 0  # keys, by the way their state was retrieved
+    patch: int = 0
+    transfer: int = 0
+    shed: tuple[tuple[str, int], ...] = ()  # (key, rows that its lost value had seen)
+
+    def __add__(self, other: "StateMoved") -> "StateMoved":
+        return StateMoved(
+            self.bytes_moved + other.bytes_moved,
+            self.reload + other.reload,
+            self.patch + other.patch,
+            self.transfer + other.transfer,
+            self.shed + other.shed,
+        )
+
+    def with_key(self, how: Retrieval) -> "StateMoved":
+        return self + StateMoved(
+            reload=how is Retrieval.RELOAD, patch=how is Retrieval.PATCH, transfer=how is Retrieval.TRANSFER
+        )
 
 
 class ReplicaStore:

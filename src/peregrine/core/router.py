@@ -38,8 +38,9 @@ from peregrine.core.messages import (
     Tick,
 )
 from peregrine.core.operator import OpSpec
+from peregrine.core.replication import StateMoved
 from peregrine.core.routes import Down, InLeg, Local, Route, Sink, Up
-from peregrine.core.rows import Clock, Entry, Item, Marker, Rows, StateRows, TakeSnapshot, length
+from peregrine.core.rows import ROW_SCHEMA, Clock, Entry, Item, Marker, Rows, StateRows, TakeSnapshot, length
 from peregrine.core.rules import RuleTable, split
 from peregrine.core.topology import Topology
 from peregrine.core.keyspace import KeySet
@@ -88,6 +89,7 @@ class Router:
         self._from_link: dict[SiteId, int] = {}
         self._from_host: dict[tuple[PlaceId, OpId, int], int] = {}
         self._strays: dict[tuple[OpId, str], SourceId] = {}
+        self.pressed_from_above = False
 
     def step(self, event: Event) -> list[Effect]:
         """An event that this router cannot make sense of raises an error and changes nothing."""
@@ -142,9 +144,13 @@ class Router:
 
     def accepts_rows(self) -> bool:
         """Back-pressure: may devices send? Links and hosts always may, or a migration could wait for itself."""
-        return all(
+        return not self.pressed_from_above and all(
             end - self.commits.get(place, 0) <= self.config.host_lag_rows for place, end in self.ends.items()
         )
+
+    def hear_pressure(self, pressed: bool) -> None:
+        """The parent says whether it accepts rows. A hint that is told again and again, so it is not journaled."""
+        self.pressed_from_above = pressed
 
     def acked_source(self, source: SourceId) -> int:
         return self._from_source.get(source, -1)
@@ -169,12 +175,20 @@ class Router:
         for seq, item in event.items:
             if seq <= seen:
                 continue
+            if not self._has_header(item):
+                self.dead_letter(f"rows of source {event.source} do not have the columns {ROW_SCHEMA.names}", item)
+                self._from_source[event.source] = seen = seq
+                continue
             if isinstance(item, Rows):
                 fresh = item.batch.column(3).to_numpy() > seen
                 if not fresh.all():
                     item = replace(item, batch=item.batch.filter(fresh))
             self._from_source[event.source] = seen = seq
             self.route(item)
+
+    @staticmethod
+    def _has_header(item: Rows | Clock) -> bool:
+        return isinstance(item, Clock) or item.batch.schema.equals(ROW_SCHEMA)
 
     def _on_link(self, event: FromLink) -> None:
         expected = self._from_link.get(event.neighbour, -1) + 1
@@ -260,6 +274,8 @@ class Router:
         elif isinstance(item, Clock):
             for route, keys in self.table.partition(item.op, item.keys):
                 self._dispatch(route, replace(item, keys=keys), via)
+        elif len(item) and (only := self.table.only_route(item.op)) is not None:
+            self._dispatch(only, item, via)
         else:
             for number, batch in split(item.batch, self.table.lookup(item.op, item.hashes)):
                 part = item if batch is item.batch else replace(item, batch=batch)
@@ -330,8 +346,8 @@ class Router:
         self._effects.append(DeadLetter(self._dead, reason, item))
         self._dead += 1
 
-    def report(self, migration: MigrationId, status: str, shed: tuple[tuple[str, int], ...] = (), bytes_moved: int = 0) -> None:
-        self._effects.append(Report(self.site, migration, status, shed, bytes_moved))
+    def report(self, migration: MigrationId, status: str, moved: StateMoved = StateMoved()) -> None:  # noqa: B008
+        self._effects.append(Report(self.site, migration, status, moved))
 
     def protocol_error(self, what: str) -> ProtocolError:
         return ProtocolError(f"router {self.site}: {what}", "this is a bug: keep the journal and replay it")

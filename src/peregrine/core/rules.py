@@ -77,6 +77,11 @@ class RuleTable(Generic[R]):
             parts.sort(key=_first_of)
         return [(self._routes[route_id], part) for route_id, part in parts]
 
+    def only_route(self, op: OpId) -> R | None:
+        """The route of every key, whichever it is: None if keys take different routes."""
+        only = self._rules_of(op).only
+        return None if only < 0 else self._routes[only]
+
     def routes_of(self, op: OpId) -> list[R]:
         """The routes that some key of the operator takes, in the order of their first appearance."""
         return [self._routes[route_id] for route_id in self._rules_of(op).ids_in_use()]
@@ -123,12 +128,13 @@ def split(batch: pa.RecordBatch, route_ids: RouteIds) -> list[tuple[int, pa.Reco
 class _Rules:
     """The rules of one operator."""
 
-    __slots__ = ("by_group", "groups", "overrides")
+    __slots__ = ("by_group", "groups", "only", "overrides")
 
     def __init__(self, groups: int) -> None:
         self.groups = groups
         self.by_group: RouteIds = np.zeros(groups, dtype=np.int32)
         self.overrides = _Overrides()
+        self.only = 0  # the one route of all keys, if there is just one
 
     def lookup(self, hashes: Hashes) -> RouteIds:
         ids = self.by_group.take((hashes % self.groups).view(np.int64))
@@ -151,6 +157,11 @@ class _Rules:
         if keys.plus:
             hashes, names = keys.plus_by_hash
             self._override(hashes, names, np.full(len(names), route_id, dtype=np.int32))
+        self.only = self._the_only()
+
+    def _the_only(self) -> int:
+        first = int(self.by_group[0])
+        return _NONE if self.overrides.live or (self.by_group != first).any() else first
 
     def _assign_groups(self, keys: KeySet, route_id: int) -> None:
         spared, names = keys.minus_by_hash
@@ -203,6 +214,7 @@ class _Rules:
 
     def check(self, route_count: int) -> None:
         assert ((self.by_group >= 0) & (self.by_group < route_count)).all(), "a group goes to an unknown route"
+        assert self.only == self._the_only(), "all keys are said to take one route"
         self.overrides.check()
         for name, g, route_id in self.overrides.in_groups(frozenset(range(self.groups)), self.groups):
             assert stable_hash(name) % self.groups == g, f"override of {name!r} is filed under another key's hash"

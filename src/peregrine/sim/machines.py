@@ -104,12 +104,20 @@ class SimRouter:
                     self._results_end += len(effect.rows)
 
     def crash(self) -> None:
-        """What was journaled but not performed yet is performed after the restart; the rest of the inbox is lost."""
+        """Dies before, while or after it writes its journal, or in the middle of performing effects.
+
+        What was journaled is performed after the restart; the rest of the inbox is lost.
+        """
+        rng = self._world.rng
+        if self._inbox and rng.random() < 0.5:
+            written = rng.randint(1, len(self._inbox))
+            self.journal.extend(event for event, _ in self._inbox[:written])
+            effects = self.machine.step(self.journal[self._performed])
+            for effect in effects[: rng.randint(0, len(effects))]:
+                self._perform(effect)
         self.up = False
         self._epoch += 1
         self._syncing = False
-        if self._world.rng.random() < 0.5:
-            self.journal.extend(event for event, _ in self._inbox)
         self._inbox.clear()
 
     def restart(self) -> None:

@@ -140,8 +140,8 @@ class Run:
             parent = self._topology.parent(site)
             if parent is not None:
                 far, link = self._sites[parent], self._topology.link(site)
-                near.links[parent] = SimLink(self.world, near, far, link)
-                far.links[site] = SimLink(self.world, far, near, link)
+                near.links[parent] = SimLink(self.world, near, far, link, wire=False)
+                far.links[site] = SimLink(self.world, far, near, link, wire=False)
 
     def _place_keys(self) -> Manager:
         """Each edge owns its keys; it, its region, the cloud and the manager know."""
@@ -226,7 +226,7 @@ class Run:
                 self._count(effect)
 
     def _count(self, ended: PlanEnded) -> None:
-        self.bytes_moved += ended.bytes_moved
+        self.bytes_moved += ended.state.bytes_moved
         if ended.outcome is not Status.DONE:
             self.cancelled += 1
             return

@@ -29,7 +29,7 @@ DEVICE_LATENCY_MS = 2.0
 HOST_BATCH_ROWS = 1000
 STILL_EVERY_MS = 500  # one batch of a source that stays, with a part of its keys in turn
 ROUND_BATCHES = 8  # so many batches, and each of its keys has had a row
-MOBILE_EVERY_MS = 100  # one batch of a source that roams, with a row for each of its keys
+MOBILE_EVERY_MS = 200  # one batch of a source that roams, with a row for each of its keys
 
 
 @dataclass(frozen=True)

@@ -137,7 +137,7 @@ def _apps(rng: random.Random, mechanisms: tuple[str, ...]) -> list[str]:
         apps.append("win")
     if "drain" in mechanisms:
         apps.append("plain")
-    others = [app for app in ("roam", "plain", "win") if app not in apps]
+    others = [app for app in ("roam", "plain", "plain", "win") if app not in apps]
     if "shed" in mechanisms:
         others = ["roam"]
     if not apps or rng.random() < 0.6:

@@ -25,6 +25,7 @@ from peregrine.core.messages import (
 from peregrine.core.migrate import Migration
 from peregrine.core.mobility import Phase
 from peregrine.core.placement import Placement
+from peregrine.core.replication import StateMoved
 from peregrine.core.router import Router, RouterConfig
 from peregrine.core.rows import Clock
 from peregrine.core.source import Reading, Source
@@ -63,7 +64,7 @@ class Observed:
     refused: int = 0
     crashes: int = 0
     finished: bool = False
-    bytes_moved: int = 0
+    state: StateMoved = StateMoved()
 
 
 class Simulation:
@@ -196,7 +197,16 @@ class Simulation:
         for host in router.hosts.values():
             host.tell_commit()
             host.wake()
+        if router.up and router.site != self.scenario.topology.root:
+            self._ask_parent(router)
         return True
+
+    def _ask_parent(self, router: SimRouter) -> None:
+        """Links tell how the far router is doing: back-pressure goes down the tree, against the rows."""
+        parent = self.routers[self.scenario.topology.parent(router.site) or self.scenario.topology.root]
+        pressed = parent.up and not parent.machine.accepts_rows()
+        if pressed != router.machine.pressed_from_above:
+            self.world.after(5.0, lambda: router.machine.hear_pressure(pressed))
 
     def _tick_manager(self) -> bool:
         if self._ticking:
@@ -233,8 +243,9 @@ class Simulation:
             return
         moves = "; ".join(f"{m.op} {{{m.keys.describe()}}} {m.source} -> {m.target}" for m in plan.moves())
         self.world.tell(f"{plan.id} submitted: {plan.mechanism}, {moves}")
-        if rng.random() < 0.3:
-            self._later(rng.uniform(0.0, 250.0), partial(self._cancel, plan.id))
+        chosen_anchor = any(move.anchor is not None for move in plan.moves())
+        if rng.random() < (0.7 if chosen_anchor else 0.2):  # an abort is hardest where the anchor is a way off
+            self._later(rng.uniform(0.0, 200.0), partial(self._cancel, plan.id))
 
     def _cancel(self, plan: str) -> None:
         if self.manager.up and plan in self.manager.machine.coordinator.running:
@@ -257,12 +268,12 @@ class Simulation:
             self._later(fault.for_ms, partial(setattr, host, "slowness", 1.0))
         elif target.up:
             self.observed.crashes += 1
-            self.world.tell(f"{fault.kind} {fault.target} crashes")
+            self.world.tell(f"{_named(fault)} crashes")
             target.crash()
             self._later(fault.for_ms, partial(self._restart, fault, target))
 
     def _restart(self, fault: Fault, target: Any) -> None:
-        self.world.tell(f"{fault.kind} {fault.target} is back")
+        self.world.tell(f"{_named(fault)} is back")
         target.restart()
 
     def _break_link(self, child: SiteId, for_ms: float) -> None:
@@ -296,8 +307,8 @@ class Simulation:
                 self.observed.dead_letters.append(reason)
             case Report():
                 self.world.tell(f"{effect.migration} {effect.status} (said {site})")
-                if effect.shed:
-                    self._shed_of[effect.migration] = effect.shed
+                if effect.moved.shed:
+                    self._shed_of[effect.migration] = effect.moved.shed
                 self._to_manager(site, effect)
             case Stray() | Attached():
                 self._to_manager(site, effect)
@@ -306,17 +317,27 @@ class Simulation:
 
     def _to_manager(self, site: SiteId, news: Report | Stray | Attached) -> None:
         delay = self.scenario.topology.latency_ms(site, self.scenario.topology.root) + 0.5
-        self.world.after(delay, lambda: self.manager.offer(news))
+        if not self._lost():
+            self.world.after(delay, lambda: self.manager.offer(news))
+
+    def _lost(self) -> bool:
+        """Some of what the manager and the routers tell each other never arrives."""
+        return bool(self.scenario.faults) and self.world.rng.random() < 0.05
 
     def _manager_effect(self, effect: ToRouter | PlanEnded) -> None:
         if isinstance(effect, ToRouter):
             delay = self.scenario.topology.latency_ms(self.scenario.topology.root, effect.site) + 0.5
             router, command = self.routers[effect.site], effect.command
-            self.world.after(delay, lambda: router.offer(command))
+            if not self._lost():
+                self.world.after(delay, lambda: router.offer(command))
             return
         self.world.tell(f"{effect.plan.id} {effect.outcome}")
         self.observed.moved.extend(effect.moved)
         self.observed.shed.extend((m, self._shed_of.get(m.id, ())) for m in effect.moved)
-        self.observed.bytes_moved += effect.bytes_moved
+        self.observed.state += effect.state
         done = effect.outcome is Status.DONE
         self.observed.ended[effect.plan.mechanism if done else "cancelled"] += len(effect.moved) if done else 1
+
+
+def _named(fault: Fault) -> str:
+    return fault.target if fault.kind == fault.target else f"{fault.kind} {fault.target}"

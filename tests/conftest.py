@@ -1,0 +1,6 @@
+"""Makes `harness` importable: pytest runs in importlib mode, which leaves sys.path alone."""
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent))
