@@ -145,6 +145,7 @@ class Net:
         self.states: dict[PlaceId, dict[tuple[OpId, int], bytes]] = {place: {} for place in self.logs}
         self.emitted: list[tuple[str, PlaceId, int]] = []  # (key that emitted, where, seq), as they pass routers
         self.results: list[tuple[str, int]] = []  # (key that emitted, seq), as they land
+        self.lines: dict[str, list[tuple[int, bytes]]] = {}  # results of each source and key: here order is promised
         self.reports: list[Report] = []
         self.strays: list[Stray] = []
         self.attached: list[Attached] = []
@@ -298,6 +299,8 @@ class Net:
                 self.emitted += [(emitter(each.source), place, each.seq) for each in rows_of(out.batch)]
             case Deliver(_, out):
                 self.results += [(emitter(each.source), each.seq) for each in rows_of(out.batch)]
+                for each in rows_of(out.batch):
+                    self.lines.setdefault(each.source, []).append((each.seq, each.payload))
             case Report():
                 self.reports.append(effect)
             case Stray():

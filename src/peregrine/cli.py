@@ -10,6 +10,7 @@ import json
 import sys
 from collections.abc import Sequence
 from enum import StrEnum
+from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Annotated
 
@@ -90,6 +91,9 @@ def simulate(
     ] = None,
     keys: Annotated[int, typer.Option(min=1, help="How many keys there are; with --scale.")] = 1_000_000,
     seconds: Annotated[float, typer.Option(min=1, help="Simulated seconds; with --scale.")] = 4.0,
+    script: Annotated[
+        Path | None, typer.Option(help="Instead, tell the story of one scenario file.", show_default=False)
+    ] = None,
 ) -> None:
     """Search for a run that differs from the same run without any change.
 
@@ -97,6 +101,9 @@ def simulate(
     fails meanwhile. Its results and states are compared with a run in which nothing happens. A seed always gives the
     same run: the command that replays a violation is printed with it. The exit code is 1 if there was any.
     """
+    if script is not None:
+        _retell(script)
+        return
     if scale is not None:
         _run_scale(scale, keys, seconds, seed if seed is not None else start, as_json)
         return
@@ -110,6 +117,15 @@ def simulate(
         _explain(seed, options, as_json)
     else:
         _search(range(start, start + seeds) if seed is None else range(seed, seed + 1), options, processes, as_json)
+
+
+def _retell(path: Path) -> None:
+    from peregrine.sim import retelling, script
+
+    retold = retelling.retell(script.load(path))
+    print(retold.story, end="")
+    if retold.violations:
+        raise typer.Exit(1)
 
 
 def _explain(seed: int | None, options: "Options", as_json: bool) -> None:

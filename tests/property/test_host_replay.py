@@ -35,7 +35,7 @@ from peregrine.types import MigrationId, PlaceId, SourceId
 
 from harness import sink, spec, tree  # isort: skip
 
-NAMES = ("car1", "van1", "x4")  # all of group 0
+NAMES = ("car1", "van1", "x7")  # all of group 0
 GROUP = 0
 M = migration(keys(*NAMES), PlaceId("edge1"), AT_CLOUD, EDGE1)
 OPERATORS: list[Operator] = [Ledger(SINK), Tumbling(SINK, OP, 50, lambda key: ("a", "b"))]

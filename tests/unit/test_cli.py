@@ -4,13 +4,14 @@ import json
 import subprocess
 import sys
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 import peregrine
 from peregrine.cli import main
 from peregrine.core.mechanisms import MECHANISMS
-from peregrine.sim import cars, runner
+from peregrine.sim import cars, retelling, runner
 from peregrine.sim.runner import SeedResult
 from peregrine.sim.scenario import Options
 from peregrine.sim.simulation import Simulation
@@ -146,6 +147,47 @@ def test_an_unknown_mechanism_is_refused_with_the_known_ones(capsys: pytest.Capt
     assert "unknown mechanism 'teleport'" in printed.err
     assert "live-unordered" in printed.err
     assert "Traceback" not in printed.err
+
+
+SCRIPT = """\
+site cloud
+site edge1 under cloud, 10 ms
+app roam
+car1 at edge1 sends 20 rows of car1 every 10 ms from 0
+at 50 migrate live roam/track car1 cloud -> edge1
+"""
+
+
+def test_a_script_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "some.txt"
+    file.write_text(SCRIPT)
+    assert call("simulate", "--script", str(file)) == 0
+    printed = capsys.readouterr().out
+    assert "50  plan1 submitted: live, roam/track {car1} cloud -> edge1\n" in printed
+    assert "\nrows in 20, rows out 20\nlost 0, repeated 0, out of order 0, state equal\n" in printed
+
+
+def test_a_script_that_ends_badly_ends_with_one(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(retelling, "retell", lambda script: retelling.Retold("it went wrong\n", ("none lost: all",)))
+    file = tmp_path / "some.txt"
+    file.write_text(SCRIPT)
+    assert call("simulate", "--script", str(file)) == 1
+    assert capsys.readouterr().out == "it went wrong\n"
+
+
+@pytest.mark.parametrize("text", ["site cloud\nboom\n", None])
+def test_a_script_that_cannot_be_read_is_refused_with_its_place(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str | None
+) -> None:
+    file = tmp_path / "some.txt"
+    if text is not None:
+        file.write_text(text)
+    assert call("simulate", "--script", str(file)) == 2
+    said = capsys.readouterr().err
+    assert (f"{file}, line 2: cannot read 'boom'" if text else f"cannot read {file}") in said
+    assert "remedy:" in said
 
 
 def test_the_demo_without_a_terminal_prints_lines_and_the_proof(capsys: pytest.CaptureFixture[str]) -> None:

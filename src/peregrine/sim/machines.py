@@ -7,6 +7,7 @@ its router has accepted the outputs; a source has its unacknowledged rows on its
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
+from peregrine.core import journal
 from peregrine.core.host import apply, by_group
 from peregrine.core.log import MemoryLog
 from peregrine.core.manager import Manager, ManagerEvent
@@ -45,7 +46,7 @@ class SimRouter:
         self.machine = make()
         self.site = self.machine.site
         self.up = True
-        self.journal: list[Event] = []
+        self.journal: list[bytes] = []
         self.links: dict[SiteId, SimLink] = {}
         self.hosts: dict[PlaceId, SimHost] = {}
         self.results: list[Deliver] = []
@@ -76,15 +77,16 @@ class SimRouter:
             return
         self._syncing = False
         inbox, self._inbox = self._inbox, []
-        self.journal.extend(event for event, _ in inbox)
-        self._step_on()
+        self.journal.extend(journal.encode(event) for event, _ in inbox)
+        self._step_on([event for event, _ in inbox])
         for _, durable in inbox:
             if durable is not None:
                 durable()
 
-    def _step_on(self) -> None:
-        while self._performed < len(self.journal):
-            effects = self.machine.step(self.journal[self._performed])
+    def _step_on(self, events: list[Event]) -> None:
+        """Step through what has been journaled, and perform what follows from it."""
+        for event in events:
+            effects = self.machine.step(event)
             self.machine.check()
             self._performed += 1
             for effect in effects:
@@ -111,8 +113,8 @@ class SimRouter:
         rng = self._world.rng
         if self._inbox and rng.random() < 0.5:
             written = rng.randint(1, len(self._inbox))
-            self.journal.extend(event for event, _ in self._inbox[:written])
-            effects = self.machine.step(self.journal[self._performed])
+            self.journal.extend(journal.encode(event) for event, _ in self._inbox[:written])
+            effects = self.machine.step(self._inbox[0][0])
             for effect in effects[: rng.randint(0, len(effects))]:
                 self._perform(effect)
         self.up = False
@@ -124,10 +126,11 @@ class SimRouter:
         """A new machine steps through the journal. Performing effects again is recognised by their positions."""
         self.up = True
         self.machine = self.make()
-        for event in self.journal[: self._performed]:
+        events = [journal.decode(event) for event in self.journal]
+        for event in events[: self._performed]:
             for effect in self.machine.step(event):
                 self._perform(effect)
-        self._step_on()
+        self._step_on(events[self._performed :])
         for link in self.links.values():
             link.sender.broke()
             link.pump()

@@ -35,6 +35,7 @@ CLOUD = SiteId("cloud")
 EDGE_LINK = Link(latency_ms=5.0, bandwidth_mbps=100.0)
 REGION_LINK = Link(latency_ms=20.0, bandwidth_mbps=1000.0)
 
+KEYS_PER_EDGE = 100  # unless their number is given
 MOBILE_KEYS = 4
 EDGES_PER_MOBILE = 10  # one source that roams for so many edges
 MOVES_AGAIN = 0.3  # of the sources that roam: some of them while their keys are still following
@@ -46,9 +47,10 @@ Progress = Callable[[float, str], None]
 
 
 def run_scale(
-    edges: int, keys: int = 1_000_000, seconds: float = 4.0, seed: int = 0, progress: Progress | None = None
+    edges: int, keys: int | None = None, seconds: float = 4.0, seed: int = 0, progress: Progress | None = None
 ) -> ScaleReport:
     """Simulate `seconds` of rows, then go on until all is at rest. One seed, one report (but for what it cost)."""
+    keys = KEYS_PER_EDGE * edges if keys is None else keys
     started = perf_counter()
     gc.disable()  # millions of objects that all stay: looking for garbage among them takes longer than the simulation
     try:
@@ -107,14 +109,20 @@ def _drive(
     rng: random.Random, topology: Topology, home: SiteId, edges: Sequence[SiteId], duration_ms: float
 ) -> Iterable[tuple[float, SiteId]]:
     """To a neighbour or far away, in the first half of the run; some go back or on a little later."""
-    region = topology.parent(home)
-    assert region is not None
-    near = [site for site in topology.children(region) if site != home]
     at_ms = rng.uniform(0.05, 0.5) * duration_ms
-    site = rng.choice(near) if near and rng.random() < 0.5 else rng.choice(edges)
+    site = _elsewhere(rng, topology, home, edges)
     yield at_ms, site
     if rng.random() < MOVES_AGAIN:
-        yield at_ms + rng.uniform(200, 1200), home if rng.random() < 0.5 else rng.choice(edges)
+        yield at_ms + rng.uniform(200, 1200), home if rng.random() < 0.5 else _elsewhere(rng, topology, site, edges)
+
+
+def _elsewhere(rng: random.Random, topology: Topology, here: SiteId, edges: Sequence[SiteId]) -> SiteId:
+    region = topology.parent(here)
+    assert region is not None
+    near = [site for site in topology.children(region) if site != here]
+    if near and rng.random() < 0.5:
+        return rng.choice(near)
+    return rng.choice([site for site in rng.sample(edges, 2) if site != here])
 
 
 class Run:

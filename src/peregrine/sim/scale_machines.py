@@ -27,8 +27,8 @@ TRACK, RESULTS = OpId("roam/track"), OpId("roam/results")
 GROUPS = 4  # of TRACK: an edge has about a hundred keys, and a group is what its host commits
 DEVICE_LATENCY_MS = 2.0
 HOST_BATCH_ROWS = 1000
-STILL_EVERY_MS = 500  # one batch of a source that stays, with a part of its keys in turn
-ROUND_BATCHES = 8  # so many batches, and each of its keys has had a row
+STILL_EVERY_MS = 1000  # one batch of a source that stays, with a part of its keys in turn
+ROUND_BATCHES = 4  # so many batches, and each of its keys has had a row
 MOBILE_EVERY_MS = 200  # one batch of a source that roams, with a row for each of its keys
 
 

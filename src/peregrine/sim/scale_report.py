@@ -146,8 +146,8 @@ class Audit:
 
     def left(self, key: str, now_ms: float) -> None:
         """The source of a key has moved: its rows are in motion from here on."""
-        self._left_ms.setdefault(key, now_ms)
-        self._settled_ms.pop(key, None)
+        if key not in self._left_ms or self._settled_ms.pop(key, None) is not None:
+            self._left_ms[key] = now_ms
 
     def settled(self, key: str, now_ms: float) -> None:
         self._settled_ms[key] = now_ms

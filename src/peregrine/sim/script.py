@@ -1,15 +1,14 @@
 """A run as a text that a person can read: who is where, who sends what, and what happens when.
 
-Each line is one sentence of `GRAMMAR`; a name is declared before it is used. Nothing is left to chance here, and
-nothing is carried out: `parse` gives a `Script`, and `sim/retelling.py` runs it. Whatever follows a line `---` is the
-story that the run is expected to tell.
+Each line is one of the `SENTENCES` below; a name is declared before it is used. Nothing is carried out here: `parse`
+gives a `Script`, and `sim/retelling.py` runs it. What follows a line `---` is the story that the run should tell.
 """
 
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
-from typing import NoReturn
 
 from peregrine.core import reconfigure
 from peregrine.core.coordinator import Cancel, Submit
@@ -18,7 +17,7 @@ from peregrine.core.mechanisms import MECHANISMS
 from peregrine.core.messages import KeepReplicas
 from peregrine.core.operator import Operator, OpSpec
 from peregrine.core.placement import Placement
-from peregrine.core.reconfigure import Move, Plan
+from peregrine.core.reconfigure import Move, Plan, Stage
 from peregrine.core.source import Reading
 from peregrine.core.topology import Link, Topology
 from peregrine.errors import ConfigurationError, UnknownName
@@ -30,22 +29,6 @@ FOLD = "---"
 GROUPS = 8
 BEAT_ROWS = 5  # so many rows of a windowed application, then a watermark
 APPS = ("roam", "plain", "win")
-
-GRAMMAR = """
-site NAME [under NAME, N ms[, N mbps]] [, hosts NAME ...]
-app NAME
-dwell N ms
-SOURCE at SITE sends N rows of KEYS every N ms from N
-place OPERATOR KEYS at PLACE
-replicas of OPERATOR KEYS PLACE -> PLACE
-at N migrate MECHANISM OPERATOR KEYS PLACE -> PLACE [-> PLACE ...] [anchor SITE] [chunks N] [lag N] [below N]
-at N cancel [PLAN]
-at N SOURCE moves to SITE
-at N crash router|host|source NAME for N
-at N crash manager for N
-at N break link SITE for N
-at N slow PLACE for N
-""".strip().splitlines()
 
 
 @dataclass(frozen=True)
@@ -66,19 +49,19 @@ def load(path: Path) -> Script:
 
 
 def parse(text: str, file: str) -> Script:
-    head, fold, expected = text.partition(f"\n{FOLD}\n")
+    head, _, expected = text.partition(f"\n{FOLD}\n")
     reader = _Reader()
-    number = 0
-    try:
-        for number, line in enumerate(head.splitlines(), start=1):
-            sentence = line.partition("#")[0].strip()
-            if sentence:
+    lines = [*head.rstrip().splitlines(), FOLD]
+    for number, line in enumerate(lines, start=1):
+        sentence = line.partition("#")[0].strip()
+        try:
+            if sentence == FOLD:
+                scenario = reader.scenario()
+            elif sentence:
                 reader.read(sentence)
-        number = head.count("\n") + 1
-        scenario = reader.scenario()
-    except ConfigurationError as error:
-        raise ConfigurationError(f"{file}, line {number}: {error.what}", error.remedy) from error
-    return Script(scenario, tuple(reader.commands), tuple(reader.replicas), f"{head}\n{FOLD}\n", expected if fold else "")
+        except ConfigurationError as error:
+            raise ConfigurationError(f"{file}, line {number}: {error.what}", error.remedy) from error
+    return Script(scenario, tuple(reader.commands), tuple(reader.replicas), "\n".join(lines) + "\n", expected)
 
 
 @dataclass
@@ -96,11 +79,10 @@ class _Reader:
     replicas: list[KeepReplicas] = field(default_factory=list)
 
     def read(self, sentence: str) -> None:
-        for pattern, act in SENTENCES:
-            if found := pattern.fullmatch(sentence):
-                act(self, **found.groupdict())
-                return
-        raise ConfigurationError(f"cannot read {sentence!r}", "\n          ".join(["write one of:", *GRAMMAR]))
+        for form, act in SENTENCES.items():
+            if found := re.fullmatch(_pattern(form), " ".join(sentence.split())):
+                return act(self, **found.groupdict())
+        raise ConfigurationError(f"cannot read {sentence!r}", "\n    ".join(["write one of these:", *SENTENCES]))
 
     # --- who is where ---
 
@@ -118,43 +100,46 @@ class _Reader:
             raise UnknownName("site", parent, [*([self.root] if self.root else []), *self.parents])
         else:
             self.parents[site] = (SiteId(parent), Link(float(latency or 0), float(mbps or 10)))
-        if hosts:
-            self.hosts[site] = tuple(hosts.split())
+        self.hosts[site] = tuple((hosts or "").split())
 
     def use(self, name: str) -> None:
         if name not in APPS:
             raise UnknownName("application", name, list(APPS))
         if self.app is not None:
             raise ConfigurationError(f"a second application {name!r}", "keep one: a scenario is about one idea")
+        if self.root is None:
+            raise ConfigurationError("no site yet", "write: site cloud")
         self.app = name
-        self.topology = self._topology()
+        self.topology = Topology.tree(self.root, self.parents, self.hosts)
         self.specs = _specs(name)
+        self.first = next(iter(self.specs))  # the operator to which sources send
         self.placement = Placement(self.topology, self.specs)
 
     def dwell(self, ms: str) -> None:
         self.dwell_ms = int(ms)
 
     def sends(self, source: str, site: str, rows: str, keys: str, every: str, start: str) -> None:
-        self._application()
         at, id, names = self._site(site), SourceId(source), tuple(keys.split(","))
         if id in self.sources:
             raise ConfigurationError(f"source {source!r} is there already", "give every source its own name")
-        op = next(iter(self.specs))
+        op = self.first
+        for key in names:
+            self.placement.check_above(op, self.placement.owner(op, key), [(id, at)])
+        keyset = KeySet.of_keys(GROUPS, names)
         sends: list[tuple[float, Reading | Beat]] = []
-        for i in range(int(rows)):
-            t = float(start) + i * float(every)
-            sends.append((t, Reading(op, names[i % len(names)], int(t), int(t), b"%d" % i)))
+        for i, t in enumerate(range(int(start), int(start) + int(rows) * int(every), int(every))):
+            sends.append((t, Reading(op, names[i % len(names)], t, t, b"%d" % i)))
             if self.app == "win" and i % BEAT_ROWS == BEAT_ROWS - 1:
-                sends.append((t, Beat(op, KeySet.of_keys(GROUPS, names), int(t))))
+                sends.append((t, Beat(op, keyset, t)))
         if self.app == "win":
-            sends.append((float(start) + int(rows) * float(every), Beat(op, KeySet.of_keys(GROUPS, names), END_OF_TIME_MS)))
+            sends.append((sends[-1][0] + 1, Beat(op, keyset, END_OF_TIME_MS)))
         self.keys_of_source[id] = names
         self.sources[id] = SourceScript(id, at, self.app == "roam", tuple(sends))
 
     def place(self, op: str, keys: str, place: str) -> None:
         what, where, to = self._op(op), KeySet.parse(GROUPS, keys), self._place(place)
         producers = [(id, s.site) for id, s in self.sources.items() if any(k in where for k in self.keys_of_source[id])]
-        self.placement.check_above(what, to, producers if what == next(iter(self.specs)) else [])
+        self.placement.check_above(what, to, producers if what == self.first else [])
         self.placement.move(what, where, self.topology.main_place(self.topology.root), to)
         self.initial.append((what, where, to))
 
@@ -166,19 +151,19 @@ class _Reader:
 
     def migrate(
         self, at: str, mechanism: str, op: str, keys: str, path: str,
-        anchor: str | None, chunks: str | None, lag: str | None, below: str | None,
+        anchor: str | None, chunks: str | None, n: str | None,
     ) -> None:  # fmt: skip
+        """More than two places are several legs, one after the other; `below` is for `shed`."""
         if mechanism not in MECHANISMS:
             raise UnknownName("mechanism", mechanism, list(MECHANISMS))
         what, moved = self._op(op), KeySet.parse(GROUPS, keys)
         places = [self._place(place.strip()) for place in path.split("->")]
         over = self._site(anchor) if anchor else None
-        legs = zip(places, places[1:], strict=False)
-        stages = tuple((Move(what, moved, source, target, over),) for source, target in legs)
+        stages: tuple[Stage, ...] = tuple((Move(what, moved, *leg, over),) for leg in pairwise(places))
         if chunks is not None:
             stages = reconfigure.in_chunks(stages, reconfigure.even_chunks(moved, int(chunks)))
         id = f"plan{1 + sum(isinstance(command, Submit) for _, command in self.commands)}"
-        self.commands.append((float(at), Submit(Plan(id, stages, mechanism, int(lag or 0), int(below or 0)))))
+        self.commands.append((float(at), Submit(Plan(id, stages, mechanism, shed_below=int(n or 0)))))
 
     def cancel(self, at: str, plan: str | None) -> None:
         plans = [command.plan.id for _, command in self.commands if isinstance(command, Submit)]
@@ -201,9 +186,114 @@ class _Reader:
         self.faults.append(Fault(float(at), "manager", "manager", float(ms)))
 
     def break_link(self, at: str, site: str, ms: str) -> None:
-        self._application()
-        self.topology.link(SiteId(site))
+        self.topology.link(self._site(site))
         self.faults.append(Fault(float(at), "link", site, float(ms)))
 
     def slow(self, at: str, place: str, ms: str) -> None:
         self.faults.append(Fault(float(at), "slow", self._place(place), float(ms)))
+
+    # --- all of it ---
+
+    def scenario(self) -> Scenario:
+        self._application()
+        if not self.sources:
+            raise ConfigurationError("nobody sends", "write: car1 at edge1 sends 9 rows of car1 every 10 ms from 0")
+        used = [MECHANISMS[command.plan.mechanism] for _, command in self.commands if isinstance(command, Submit)]
+        ordered, lossless = all(m.ordered for m in used), all(m.lossless for m in used)
+        return Scenario(
+            seed=0,
+            topology=self.topology,
+            specs=self.specs,
+            operators=self._operators(ordered),
+            initial=tuple(self.initial),
+            sources=tuple(self.sources.values()),
+            keys_of={self.first: tuple(sorted({key for keys in self.keys_of_source.values() for key in keys}))},
+            feeds={id: ((self.first, KeySet.of_keys(GROUPS, keys)),) for id, keys in self.keys_of_source.items()},
+            faults=tuple(sorted(self.faults, key=lambda fault: fault.at_ms)),
+            dwell_ms=self.dwell_ms,
+            ordered=ordered,
+            lossless=lossless,
+        )
+
+    def _operators(self, ordered: bool) -> dict[OpId, Operator]:
+        match list(self.specs):
+            case [track, sink] if self.app == "roam":
+                return {track: Ledger(sink, running=ordered)}
+            case [clean, total, sink]:
+                return {clean: Clean(total), total: Ledger(sink) if ordered else Tally(sink)}
+            case [count, sink]:
+                return {count: Tumbling(sink, count, WINDOW_MS, self._sources_of)}
+        raise AssertionError(f"an application without operators: {self.app}")
+
+    def _sources_of(self, key: str) -> tuple[str, ...]:
+        return tuple(source for source, keys in self.keys_of_source.items() if key in keys)
+
+    # --- names ---
+
+    def _application(self) -> None:
+        if self.app is None:
+            raise ConfigurationError("no application yet", f"after the sites, write: app {'|'.join(APPS)}")
+
+    def _site(self, name: str) -> SiteId:
+        self._application()
+        return self.topology.site(SiteId(name)).id
+
+    def _place(self, name: str) -> PlaceId:
+        self._application()
+        return self.topology.place(name)
+
+    def _op(self, name: str) -> OpId:
+        self._application()
+        if name not in self.placement.operators:
+            raise UnknownName("operator", name, list(self.placement.operators))
+        return OpId(name)
+
+    def _source(self, name: str) -> SourceId:
+        if name not in self.sources:
+            raise UnknownName("source", name, list(self.sources))
+        return SourceId(name)
+
+
+# What a line may say. In [brackets] is what may be left out.
+SENTENCES: dict[str, Callable[..., None]] = {
+    "site <name>[ under <parent>, <latency> ms[, <mbps> mbps]][, hosts <hosts>]": _Reader.site,
+    "app <name>": _Reader.use,
+    "dwell <ms> ms": _Reader.dwell,
+    "<source> at <site> sends <rows> rows of <keys> every <every> ms from <start>": _Reader.sends,
+    "place <op> <keys> at <place>": _Reader.place,
+    "replicas of <op> <keys> <source> -> <target>": _Reader.keep,
+    "at <at> migrate <mechanism> <op> <keys> <path>[ anchor <anchor>][ chunks <chunks>][ below <n>]": _Reader.migrate,
+    "at <at> cancel[ <plan>]": _Reader.cancel,
+    "at <at> <source> moves to <site>": _Reader.move,
+    "at <at> crash <kind> <name> for <ms>": _Reader.crash,
+    "at <at> crash manager for <ms>": _Reader.crash_manager,
+    "at <at> break link <site> for <ms>": _Reader.break_link,
+    "at <at> slow <place> for <ms>": _Reader.slow,
+}
+_NAME = r"[^\s,]+"
+_NUMBERS = ("at", "ms", "latency", "mbps", "start", "chunks", "n")
+_WORDS = dict.fromkeys(_NUMBERS, "[0-9]+") | {
+    "rows": "[1-9][0-9]*",
+    "every": "[1-9][0-9]*",
+    "keys": r"\S+",
+    "path": r"\S+(?: -> \S+)+",
+    "hosts": r"\w+(?: \w+)*",
+    "kind": "router|host|source",
+}
+
+
+def _pattern(form: str) -> str:
+    optional = form.replace("[", "(?:").replace("]", ")?")
+    return re.sub(r"<(\w+)>", lambda name: f"(?P{name[0]}{_WORDS.get(name[1], _NAME)})", optional)
+
+
+def _specs(app: str) -> dict[OpId, OpSpec]:
+    """The operators of an application in the order in which rows pass them, and the sink where they end."""
+    sink = OpId(f"{app}/results")
+    track, clean, total, count = OpId("roam/track"), OpId("plain/clean"), OpId("plain/sum"), OpId("win/count")
+    specs = {
+        "roam": [OpSpec(track, GROUPS, roaming=True, feeds=(sink,))],
+        "plain": [OpSpec(clean, GROUPS, stateless=True, feeds=(total,)), OpSpec(total, GROUPS, feeds=(sink,))],
+        "win": [OpSpec(count, GROUPS, windowed=True, feeds=(sink,))],
+    }[app]
+    return {spec.op: spec for spec in [*specs, OpSpec(sink, GROUPS, sink=True)]}

@@ -152,6 +152,10 @@ class Simulation:
             if source != target and not self.scenario.specs[op].stateless:
                 self.routers[site_of(source)].offer(KeepReplicas(op, keys, source, target))
 
+    def at(self, at_ms: float, action: Callable[[], object]) -> None:
+        """Before the run: let something happen at this time. The run does not come to rest before it has."""
+        self._later(at_ms, action)
+
     def _later(self, at_ms: float, action: Any) -> None:
         self._inputs += 1
 

@@ -1,0 +1,92 @@
+"""A router's events as bytes: what its journal holds (decision 0001).
+
+Items inside of an event are messages of `core/wire.py`, so rows stay Arrow from the device to the disk.
+"""
+
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from peregrine.core import wire
+from peregrine.core.host import Emission
+from peregrine.core.messages import (
+    Abort,
+    Attach,
+    Begin,
+    Committed,
+    Event,
+    FromHost,
+    FromLink,
+    FromSource,
+    KeepReplicas,
+    Query,
+    SetOwner,
+    Tick,
+)
+from peregrine.core.rows import Clock, Marker, Rows, StateRows
+from peregrine.errors import CorruptMarker
+
+_PLAIN: dict[str, type[Any]] = {
+    kind.__name__: kind for kind in (Committed, Attach, Tick, SetOwner, Begin, Abort, Query, KeepReplicas)
+}
+_encoder = msgspec.msgpack.Encoder(order="deterministic")
+_decoder = msgspec.msgpack.Decoder(tuple[str, msgspec.Raw])
+_plain = {name: msgspec.msgpack.Decoder(kind) for name, kind in _PLAIN.items()}
+_from_source = msgspec.msgpack.Decoder(tuple[str, list[tuple[int, bytes]]])
+_from_link = msgspec.msgpack.Decoder(tuple[str, int, list[bytes]])
+_from_host = msgspec.msgpack.Decoder(tuple[str, str, int, list[tuple[bytes, bytes]]])
+
+
+def encode(event: Event) -> bytes:
+    body: Any
+    match event:
+        case FromSource(source, items):
+            body = (source, [(seq, wire.encode(item)) for seq, item in items])
+        case FromLink(neighbour, first_seq, received):
+            body = (neighbour, first_seq, [wire.encode(item) for item in received])
+        case FromHost(place, op, group, emissions):
+            body = (place, op, group, [(e.offsets.tobytes(), wire.encode(e.item)) for e in emissions])
+        case _:
+            body = event
+    return _encoder.encode((type(event).__name__, body))
+
+
+def decode(data: bytes) -> Event:
+    """Raises CorruptMarker for bytes that are not an event."""
+    try:
+        kind, body = _decoder.decode(data)
+        match kind:
+            case "FromSource":
+                source, kept = _from_source.decode(body)
+                return FromSource(source, tuple((seq, _of(item, Rows, Clock)) for seq, item in kept))  # type: ignore[arg-type]
+            case "FromLink":
+                neighbour, first_seq, items = _from_link.decode(body)
+                return FromLink(neighbour, first_seq, tuple(wire.decode(item) for item in items))  # type: ignore[arg-type]
+            case "FromHost":
+                place, op, group, emissions = _from_host.decode(body)
+                return FromHost(place, op, group, tuple(_emission(*e) for e in emissions))  # type: ignore[arg-type]
+            case _ if kind in _plain:
+                event: Event = _plain[kind].decode(body)
+                return event
+    except (msgspec.DecodeError, ValueError) as error:
+        raise _corrupt(data, str(error)) from error
+    raise _corrupt(data, f"no event is called {kind!r}")
+
+
+def _emission(offsets: bytes, item: bytes) -> Emission:
+    return Emission(np.frombuffer(offsets, np.int64), _of(item, Rows, Marker, StateRows))
+
+
+def _of(message: bytes, *kinds: type[Any]) -> Any:
+    item = wire.decode(message)
+    if not isinstance(item, kinds):
+        raise ValueError(f"a {type(item).__name__} where it cannot be")
+    return item
+
+
+def _corrupt(data: bytes, why: str) -> CorruptMarker:
+    return CorruptMarker(
+        f"an event of {len(data)} bytes in a journal cannot be read: {why}",
+        "restore the journal from before the damage; what follows it was never acknowledged as durable",
+    )
