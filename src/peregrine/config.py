@@ -29,12 +29,11 @@ from peregrine.types import SiteId
 @dataclass(frozen=True, slots=True)
 class MobilitySettings:
     dwell_ms: int = 5000  # how long a source stays at an edge before its keys follow it there
-    reorder_ms: int = 100  # how long rows of a source in doubt wait to be put in order
 
 
 @dataclass(frozen=True, slots=True)
 class MigrationSettings:
-    caught_up_lag_rows: int = 100  # a host that is at most this far behind its log has caught up
+    caught_up_lag_rows: int = 0  # a host that is at most this far behind its log has caught up
     mechanism: str = "live"
     chunks: int = 1
 
@@ -132,7 +131,7 @@ _LINK: Mapping[str, Check] = {"latency_ms": _amount, "bandwidth_mbps": _bandwidt
 _LINK_NEEDS = ("latency_ms", "bandwidth_mbps")
 _SITE: Mapping[str, Check] = {"parent": _name, "hosts": _names, "cpu_price": _amount, **_LINK}
 _GRAPH_LINK: Mapping[str, Check] = {"a": _name, "b": _name, **_LINK}
-_MOBILITY: Mapping[str, Check] = {"dwell_ms": _whole(0), "reorder_ms": _whole(0)}
+_MOBILITY: Mapping[str, Check] = {"dwell_ms": _whole(0)}
 _MIGRATION: Mapping[str, Check] = {"caught_up_lag_rows": _whole(0), "mechanism": _name, "chunks": _whole(1)}
 _LIMITS: Mapping[str, Check] = {"host_lag_rows": _whole(1)}
 _SECTIONS = ("topology", "sites", "links", "mobility", "migration", "limits")

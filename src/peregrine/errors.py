@@ -6,7 +6,7 @@
     │   └── PlanError        a migration or placement that cannot be carried out
     │       └── OverlapError it touches keys that another migration is moving
     └── ProtocolError        what another component sent breaks the protocol
-        └── CorruptMarker    a control row that does not decode
+        └── CorruptMarker    a message that does not decode, or names what does not exist
 
 Assertions are for our own bugs; these are for the world. An error that is raised has changed nothing.
 """

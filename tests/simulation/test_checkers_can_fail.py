@@ -203,7 +203,7 @@ def test_the_simulator_finds_a_roaming_source_without_its_chain() -> None:
 
 
 def test_the_simulator_finds_acknowledgements_that_come_before_the_journal(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An append is acknowledged only when it is durable (design section 3)."""
+    """An append is acknowledged only when it is durable."""
     offer = SimRouter.offer
 
     def hasty(self: SimRouter, event, durable=None):  # type: ignore[no-untyped-def]

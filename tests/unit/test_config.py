@@ -75,8 +75,8 @@ def test_links_become_the_tree_of_the_cheapest_paths() -> None:
 def test_a_root_is_all_that_a_file_needs_and_the_rest_has_defaults() -> None:
     config = parse('[topology]\nroot = "cloud"')
     assert config == Config(Topology.tree(SiteId("cloud")))
-    assert config.mobility == MobilitySettings(dwell_ms=5000, reorder_ms=100)
-    assert config.migration == MigrationSettings(caught_up_lag_rows=100, mechanism="live", chunks=1)
+    assert config.mobility == MobilitySettings(dwell_ms=5000)
+    assert config.migration == MigrationSettings(caught_up_lag_rows=0, mechanism="live", chunks=1)
     assert config.limits == Limits(host_lag_rows=100_000)
 
 

@@ -159,7 +159,7 @@ def test_rows_that_come_after_the_state_are_muted_too() -> None:
 
 
 def test_no_key_waits_for_the_state_of_another() -> None:
-    """Falcon III-E phase 3, per key: groups are snapshotted and settled by themselves (design section 4)."""
+    """Falcon III-E phase 3, per key: groups are snapshotted and settled by themselves."""
     net = at_edge1()  # car1 and car2 are of different groups
     net.begin(migration(keys("car1", "car2"), AT_EDGE1, AT_CLOUD, EDGE1))
     net.send(EDGE1, "car1", "car2")

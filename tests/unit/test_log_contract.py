@@ -1,4 +1,4 @@
-"""What every host log must do (design section 3), whatever it is made of.
+"""What every host log must do, whatever it is made of.
 
 A new kind of log subclasses `LogContract` as `TestMemoryLog` does and says how to make one.
 """

@@ -99,7 +99,7 @@ def test_applications_with_the_same_keys_do_not_meet() -> None:
 
 
 def test_a_batch_is_split_by_key_and_each_key_keeps_its_order() -> None:
-    """Falcon III-C: routing is per key; design section 3: per key, log order."""
+    """Falcon III-C: routing is per key; a host applies the rows of a key in log order."""
     net = Net(owners=[(keys("car1"), AT_EDGE1)])
     net.send(EDGE1, "car1", "van1", "car1", "van1", "car1")
     assert net.log(AT_EDGE1) == ["car1#0", "car1#2", "car1#4"]
@@ -185,6 +185,16 @@ def test_rows_of_an_operator_that_nobody_deployed_become_dead_letters_with_a_rea
     beat = Clock(OpId("app/typo"), keys("car1"), SourceId("t"), 1)
     (again,) = net.give(EDGE1, beat, source="t")
     assert isinstance(again, DeadLetter) and again.offset == 1
+
+
+def test_rows_without_their_header_become_dead_letters_and_the_next_are_taken() -> None:
+    """Design section 9: input that does not parse goes to a dead-letter log with the reason."""
+    net = Net(owners=[(keys("car1"), AT_EDGE1)])
+    bare = Rows(OP, rows(row("car1", 0)).batch.select(["key", "payload"]))
+    (dead,) = net.give(EDGE1, bare, seq=0)
+    assert isinstance(dead, DeadLetter) and "columns" in dead.reason and "s" in dead.reason
+    net.send(EDGE1, "car1")
+    assert net.log(AT_EDGE1) == ["car1#1"]
 
 
 # --- exactly once over at-least-once ---
@@ -294,6 +304,15 @@ def test_an_old_commit_does_not_take_back_a_newer_one() -> None:
     net.step(EDGE1, Committed(AT_EDGE1, 2))
     net.step(EDGE1, Committed(AT_EDGE1, 1))
     assert net.routers[EDGE1].accepts_rows()
+
+
+def test_a_parent_that_is_behind_makes_devices_of_its_children_wait() -> None:
+    """Otherwise rows would pile up on the way to it."""
+    edge = Net().routers[EDGE1]
+    edge.hear_pressure(True)
+    assert not edge.accepts_rows()
+    edge.hear_pressure(False)
+    assert edge.accepts_rows()
 
 
 # --- stepping through the journal again ---

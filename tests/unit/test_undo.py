@@ -1,4 +1,4 @@
-"""Abort: before the switch it leaves no trace, after it there is only forward (design section 4)."""
+"""Abort: before the switch it leaves no trace, after it there is only forward."""
 
 import random
 

@@ -1,8 +1,8 @@
-"""Sources that roam (Falcon III-F): their keys follow them, in two legs, without a row lost or out of order.
+"""Sources that roam (Falcon III-F): their keys follow them, in two moves, without a row lost or out of order.
 
 A router notices rows of a key that is owned below another child (`Stray`), and sends them down there meanwhile. The first
-leg brings the key up to that router, where all paths of the source meet; the second, once the source has stayed `dwell_ms`
-at one site, down to that site. Back during the first leg: it finishes, the router above serves both. Back (or
+move brings the key up to that router, where all paths of the source meet; the second, once the source has stayed `dwell_ms`
+at one site, down to that site. Back during the first: it finishes, the router above serves both. Back (or
 further away) during the second: it is cancelled. Order while a source is in doubt is kept by the host, see `Row.prev`.
 """
 
@@ -20,9 +20,9 @@ from peregrine.types import OpId, SiteId, SourceId, site_of
 
 
 class Phase(StrEnum):
-    UP = "up"  # first leg
+    UP = "up"  # first move
     DWELL = "dwell"  # at the router above, waiting for the source to settle
-    DOWN = "down"  # second leg
+    DOWN = "down"  # second move
 
 
 @dataclass(slots=True)

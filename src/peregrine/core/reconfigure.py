@@ -15,7 +15,7 @@ from peregrine.types import OpId, PlaceId, SiteId, site_of
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """Migrate(K, S, D). The anchor is the lower of the two places unless it is given."""
+    """Migrate(K, S, D). Without an anchor, S's router is it on the way up and D's on every other way."""
 
     op: OpId
     keys: KeySet
@@ -64,7 +64,7 @@ def redistribute(op: OpId, one: tuple[PlaceId, KeySet], other: tuple[PlaceId, Ke
 
 
 def sideways(placement: Placement, op: OpId, keys: KeySet, source: PlaceId, target: PlaceId) -> tuple[Stage, ...]:
-    """Between siblings in two legs: up to where their paths meet, and down (figure 4c)."""
+    """Between siblings in two moves: up to where their paths meet, and down (figure 4c)."""
     topology = placement.topology
     top = topology.main_place(topology.lca(site_of(source), site_of(target)))
     if top in (source, target):
@@ -73,7 +73,7 @@ def sideways(placement: Placement, op: OpId, keys: KeySet, source: PlaceId, targ
 
 
 def sideways_direct(op: OpId, keys: KeySet, source: PlaceId, target: PlaceId) -> tuple[Stage, ...]:
-    """Between siblings in one leg: the new place's router is the anchor."""
+    """Between siblings in one move: the new place's router is the anchor."""
     return ((Move(op, keys, source, target, anchor=site_of(target)),),)
 
 

@@ -2,7 +2,7 @@
 
 A replica is a key image with its chunks. The source remembers which chunks a place has (`KeyState.sent`) and leaves them
 out; links are FIFO and logs durable, so what was sent before has arrived before. `retrieval` is Spacker's last step
-(III-C1): a plan suggests reload or transfer, the versions at the moment of the move decide.
+(III-C1): a plan suggests reload or transfer, what both sides have at the moment of the move decides.
 """
 
 from dataclasses import dataclass, replace

@@ -113,7 +113,7 @@ class Marker:
 
 @dataclass(frozen=True, slots=True)
 class KeyImage:
-    """The state of one key: what is small travels inline, its value in content-addressed chunks (design section 12).
+    """The state of one key: what is small travels inline, its value in content-addressed chunks.
 
     `data` has only the chunks that the receiver lacks; `chunks` names all of them in order.
     """

@@ -2,7 +2,7 @@
 
 The group is the unit that Spark's state store keeps, so `apply` takes and gives bytes. A key's `value` belongs to the
 operator; the rest are Peregrine's books about the key, and move with it. Values are cut into content-addressed chunks
-when they travel, so that a replica costs only what has changed (design section 12, lab notes on state).
+when they travel, so that a replica costs only what has changed.
 """
 
 from hashlib import blake2b

@@ -51,8 +51,8 @@ class Phase(StrEnum):
 MEANING = {
     Phase.COPY: "rows go to both places; the old one works on while its state travels",
     Phase.CATCH_UP: "the state is there; the new place applies the rows that waited, muted",
-    Phase.SWITCH: "a marker in the stream: from here on rows go to the new place alone",
-    Phase.GATE: "the new place works; its outputs wait until the old place's last is out",
+    Phase.SWITCH: "a marker in the stream: rows go to the new place alone; what it emits waits",
+    Phase.GATE: "the old place has seen the marker; its last outputs go first",
     Phase.DONE: "the keys live at the new place",
 }
 

@@ -33,7 +33,7 @@ def draw_plan(rng: random.Random, scenario: Scenario, placement: Placement, id: 
         return None
     if MECHANISMS[mechanism].chunked or rng.random() < 0.1:
         stages = reconfigure.in_chunks(stages, reconfigure.even_chunks(keys, rng.randint(2, 3)))
-    if rng.random() < 0.4:  # either place's router may be the anchor, the lower one is only the shorter way
+    if rng.random() < 0.4:  # where two sites can be the anchor, the longer way round must be right too
         stages = tuple(tuple(_other_anchor(rng, move) for move in stage) for stage in stages)
     return Plan(
         id,

@@ -140,7 +140,7 @@ def size_of(item: Item) -> int:
 
 
 def _batch_bytes(batch: pa.RecordBatch) -> int:
-    """`nbytes`, which is slow. Buffers are exact but for one last offset of each column of texts, unless they are shared."""
+    """`nbytes`, which is slow. Unless a batch is a slice, its buffers tell: texts have one offset more than rows."""
     if batch.column(1).buffers()[1].size == 8 * batch.num_rows:
         return int(batch.get_total_buffer_size()) - 4 * _TEXT_COLUMNS
     return int(batch.nbytes)

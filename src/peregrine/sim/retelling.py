@@ -56,7 +56,7 @@ def retell(script: Script, seed: int | None = None) -> Retold:
     teller = _Teller(run, script)
     run.run()
     proof = prove(run)
-    lines = [*_happened(run), "", *_outcome(run, proof), *_slowest(teller.slowest_ms), *_where(run)]
+    lines = [*_happened(run), "", *_outcome(run, proof), *_slowest(teller.slowest_ms), *_moved(run), *_where(run)]
     lines += [f"violation: {violation}" for violation in proof.violations]
     return Retold("\n".join(lines) + "\n", proof.violations)
 
@@ -167,6 +167,14 @@ def _outcome(run: Simulation, proof: Proof) -> Iterable[str]:
 
 def _slowest(slowest_ms: dict[str, float]) -> Iterable[str]:
     yield "slowest result: " + ", ".join(f"{key} {ms:.0f} ms" for key, ms in sorted(slowest_ms.items()))
+
+
+def _moved(run: Simulation) -> Iterable[str]:
+    moved = run.observed.state
+    ways = ((moved.transfer, "whole"), (moved.patch, "in part"), (moved.reload, "from a replica"))
+    keys = "; ".join(f"{count} {'keys' if count > 1 else 'key'} {how}" for count, how in ways if count)
+    if keys:
+        yield f"state moved: {keys}; {moved.bytes_moved} bytes"
 
 
 def _where(run: Simulation) -> Iterable[str]:

@@ -24,7 +24,7 @@ from peregrine.sim.simulation import Simulation
 
 CHUNK_SEEDS = 4
 TRACEBACK_LINES = 6
-CANCELLED = "cancelled"  # the name under which a run counts migrations that were taken back
+CANCELLED = "cancelled"  # the name under which a run counts plans that were taken back
 
 
 @dataclass(frozen=True)

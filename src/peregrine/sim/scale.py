@@ -52,14 +52,16 @@ def run_scale(
     """Simulate `seconds` of rows, then go on until all is at rest. One seed, one report (but for what it cost)."""
     keys = KEYS_PER_EDGE * edges if keys is None else keys
     started = perf_counter()
-    gc.disable()  # millions of objects that all stay: looking for garbage among them takes longer than the simulation
+    collecting = gc.isenabled()
+    gc.disable()  # millions of objects, and nearly all of them stay: there is little to find among them
     try:
         run = Run(draw(edges, keys, seconds, seed), progress or (lambda fraction, news: None))
         setup_s = perf_counter() - started
         run.go()
         report = run.report()
     finally:
-        gc.enable()
+        if collecting:
+            gc.enable()
     wall_s = perf_counter() - started
     peak_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     cost = Cost(round(setup_s, 2), round(wall_s, 2), round(report.events / (wall_s - setup_s)), round(peak_mb))

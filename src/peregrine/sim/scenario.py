@@ -197,6 +197,7 @@ class _Builder:
         self._deploy(app)
 
     def _op(self, spec: OpSpec, operator: Operator) -> None:
+        spec = replace(spec, ticks=self.rng.random() < 0.15)
         self.specs[spec.op] = spec
         self.operators[spec.op] = operator
 

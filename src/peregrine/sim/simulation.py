@@ -339,8 +339,8 @@ class Simulation:
         self.observed.moved.extend(effect.moved)
         self.observed.shed.extend((m, self._shed_of.get(m.id, ())) for m in effect.moved)
         self.observed.state += effect.state
-        done = effect.outcome is Status.DONE
-        self.observed.ended[effect.plan.mechanism if done else "cancelled"] += len(effect.moved) if done else 1
+        self.observed.ended[effect.plan.mechanism] += len(effect.moved)
+        self.observed.ended["cancelled"] += effect.outcome is not Status.DONE
 
 
 def _named(fault: Fault) -> str:

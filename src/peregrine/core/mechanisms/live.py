@@ -1,6 +1,7 @@
 """Live key migration (Falcon III-E): S works on while D receives its state and follows; D takes over at a marker.
 
-The gate makes the last outputs of S come first (phase 6); D works behind it, so the wait is one link, not one batch.
+The gate makes the last outputs of S come first (phase 6). D works behind it meanwhile, so what waits is ready when the
+acknowledgement comes: the wait is for T to reach S and for S's word to come back, never for state or for D's own batch.
 """
 
 from peregrine.core.mechanisms.program import (

@@ -2,7 +2,7 @@
 
 A mechanism is a table: when *this event* reaches a router in *this role*, it performs *these primitives* in this order.
 Stream management (copy, switch, defer, hold, mute, gate, halt) is done by routers; state management (snapshot, restore,
-drop) is asked of hosts by control rows at an exact position of their log. Nothing here does anything: `core/legs.py`
+drop) is asked of hosts by control rows at an exact position of their log. Nothing here does anything: `core/primitives.py`
 performs the primitives, and the documents are generated from the same tables.
 """
 
@@ -190,7 +190,7 @@ class Mechanism:
     checkpoint_assisted: bool
     summary: str
     program: Mapping[tuple[Role, On], tuple[Step, ...]] = field(repr=False)
-    needs: frozenset[str] = frozenset()  # of an operator: "stateless", "windowed", "static sources", "replicas"
+    needs: frozenset[str] = frozenset()  # of an operator: "stateless", "windowed", "static sources"
     ordered: bool = True  # outputs per key keep their order
     lossless: bool = True
     alone: bool = False  # no other migration may touch its places meanwhile

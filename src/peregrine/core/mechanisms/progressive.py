@@ -1,6 +1,6 @@
 """Partial state movement (survey IV-E; Megaphone): the pause of one chunk of K after the other, so each is short.
 
-The chunks are the plan's business (`core/coordinator.py`); each chunk runs this program by itself.
+The chunks are the plan's business (`core/reconfigure.py`); each chunk runs this program by itself.
 """
 
 from dataclasses import replace
