@@ -4,10 +4,10 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from harness import AT_CLOUD, CLOUD, EDGE1, GROUPS, OP, SINK, keys, migration, row, rows
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from harness import AT_CLOUD, CLOUD, EDGE1, GROUPS, OP, SINK, keys, migration, row, rows
 from peregrine.core.host import Emission, GroupEntry, apply, by_group
 from peregrine.core.keyspace import KeySet
 from peregrine.core.messages import FromHost
@@ -90,7 +90,11 @@ snapshots = st.builds(
 )
 controls = st.one_of(
     snapshots,
-    st.builds(lambda images, marks: RestoreKeys(OP, GROUP, tuple(images), marks), st.lists(an_image(), max_size=2), st.booleans()),
+    st.builds(
+        lambda images, marks: RestoreKeys(OP, GROUP, tuple(images), marks),
+        st.lists(an_image(), max_size=2),
+        st.booleans(),
+    ),
     st.builds(lambda chosen, ack: DropKeys(OP, GROUP, chosen, ack), key_sets, st.sampled_from([None, M])),
     st.builds(lambda chosen, until: AskRipe(OP, GROUP, chosen, M, until), key_sets, st.sampled_from([None, 100])),
     st.builds(lambda chosen: ForgetSent(OP, GROUP, chosen, AT_CLOUD), key_sets),

@@ -18,6 +18,7 @@ from peregrine.core.legs import Legs
 from peregrine.core.mechanisms import MECHANISMS
 from peregrine.core.mechanisms.live import LIVE
 from peregrine.core.mechanisms.program import (
+    Close,
     Copy,
     Done,
     Hold,
@@ -25,6 +26,7 @@ from peregrine.core.mechanisms.program import (
     Mechanism,
     Mute,
     On,
+    Open,
     Own,
     Release,
     Restore,
@@ -105,7 +107,7 @@ class ForgetsToDrop(Router):
     def append(self, place: PlaceId, entry: Entry) -> None:
         if isinstance(entry, DropKeys) and entry.ack is not None:
             nobody = replace(entry, keys=KeySet.of_keys(entry.keys.groups, [f"nobody-{entry.group}"]))
-            self.receive(Marker(On.ACK, Role.TARGET, entry.ack, entry.keys), None)
+            self.receive(Marker(On.ACK, entry.ack_to, entry.ack, entry.keys), None)
             entry = replace(nobody, ack=None)
         super().append(place, entry)
 
@@ -145,6 +147,7 @@ class CommitsTooEarly(SimHost):
 
 FAULTS: dict[str, Doubles] = {
     "no gate": Doubles(mechanisms=live_with({(Role.TARGET, On.TERMINATE): (Own(), Unmute())})),
+    "the gate opens at once": Doubles(mechanisms=live_with({(Role.GATE, On.TERMINATE): (Close(), Open())})),
     "no mute": Doubles(mechanisms=live_with({(Role.TARGET, On.RECONFIG): (Hold(),)})),
     "no hold": Doubles(mechanisms=live_with({(Role.TARGET, On.RECONFIG): (Mute(),)})),
     "switch before the copy": Doubles(
@@ -158,7 +161,7 @@ FAULTS: dict[str, Doubles] = {
         mechanisms=live_with({(Role.ANCHOR, On.BEGIN): (Copy(), Mark(On.RECONFIG, roles=(Role.SOURCE,)))})
     ),
     "marker T on one path only": Doubles(
-        mechanisms=live_with({(Role.ANCHOR, On.READY): (Switch(), Mark(On.TERMINATE, roles=(Role.TARGET,)))})
+        mechanisms=live_with({(Role.ANCHOR, On.READY): (Switch(), Mark(On.TERMINATE, roles=(Role.GATE, Role.TARGET)))})
     ),
     "release before restore": Doubles(mechanisms=live_with({(Role.TARGET, On.STATE): (Release(), Restore())})),
     "done before the acknowledgement": Doubles(

@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+
 from harness import (
     AT_CLOUD,
     AT_EDGE1,
@@ -20,7 +21,6 @@ from harness import (
     spec,
     tree,
 )
-
 from peregrine.core.coordinator import (
     RETRY_MS,
     Cancel,
@@ -95,8 +95,18 @@ REFUSED: dict[str, tuple[Plan, type[PeregrineError], list[str], str]] = {
     "unknown mechanism": (plan(up("car1"), mechanism="magic"), UnknownName, ["mechanism", "magic"], "live"),
     "to itself": (plan(Move(OP, keys("car1"), AT_EDGE1, AT_EDGE1)), PlanError, ["edge1", "itself"], "another target"),
     "no keys": (plan(Move(OP, KeySet.nothing(GROUPS), AT_EDGE1, AT_CLOUD)), PlanError, ["no keys"], "name keys"),
-    "other groups": (plan(Move(OP, keys("car1", groups=9), AT_EDGE1, AT_CLOUD)), ConfigurationError, ["9"], "number of groups"),
-    "not at S": (plan(Move(OP, keys("van1"), AT_EDGE1, AT_CLOUD)), PlanError, ["van1", "edge1", "region"], "where the keys are"),
+    "other groups": (
+        plan(Move(OP, keys("car1", groups=9), AT_EDGE1, AT_CLOUD)),
+        ConfigurationError,
+        ["9"],
+        "number of groups",
+    ),
+    "not at S": (
+        plan(Move(OP, keys("van1"), AT_EDGE1, AT_CLOUD)),
+        PlanError,
+        ["van1", "edge1", "region"],
+        "where the keys are",
+    ),
     "partly not at S": (plan(up("car1", "van1")), PlanError, ["van1", "edge1", "region"], "leave out"),
     "nothing to do": (Plan("p", ()), PlanError, ["moves nothing"], "at least one"),
     "empty stages": (Plan("p", ((), ())), PlanError, ["moves nothing"], "at least one"),
@@ -108,15 +118,30 @@ REFUSED: dict[str, tuple[Plan, type[PeregrineError], list[str], str]] = {
         "use edge1",
     ),
     "stateless mechanism": (plan(up("car1"), mechanism="drain"), PlanError, ["drain", "stateless", OP], "live"),
-    "windowed mechanism": (plan(up("car1"), mechanism="window-recreation"), PlanError, ["static sources", "windowed"], "live"),
+    "windowed mechanism": (
+        plan(up("car1"), mechanism="window-recreation"),
+        PlanError,
+        ["static sources", "windowed"],
+        "live",
+    ),
     "not above its producer": (
         plan(Move(OP, keys("van1"), AT_REGION, AT_EDGE2)),
         PlanError,
         [OP, "edge2", CLEAN, "edge1"],
         "region",
     ),
-    "not below its consumer": (plan(Move(CLEAN, EVERYTHING, AT_EDGE1, AT_CLOUD)), PlanError, [OP, CLEAN, "cloud"], "cloud"),
-    "one key twice in a stage": (plan(up("car1"), up("car1", "car2")), OverlapError, ["car1", OP], "stages of their own"),
+    "not below its consumer": (
+        plan(Move(CLEAN, EVERYTHING, AT_EDGE1, AT_CLOUD)),
+        PlanError,
+        [OP, CLEAN, "cloud"],
+        "cloud",
+    ),
+    "one key twice in a stage": (
+        plan(up("car1"), up("car1", "car2")),
+        OverlapError,
+        ["car1", OP],
+        "stages of their own",
+    ),
     "two restarts of one place": (
         plan(up("car1"), up("car2"), mechanism="restart"),
         OverlapError,

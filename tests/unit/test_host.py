@@ -3,8 +3,8 @@
 from typing import Any
 
 import pytest
-from harness import AT_CLOUD, AT_EDGE2, CLOUD, EDGE1, GROUPS, OP, SINK, keys, migration, row, rows
 
+from harness import AT_CLOUD, AT_EDGE2, CLOUD, EDGE1, GROUPS, OP, SINK, keys, migration, row, rows
 from peregrine.core.host import Emission, GroupEntry, Input, apply, by_group
 from peregrine.core.keyspace import KeySet, stable_hash
 from peregrine.core.mechanisms.program import On
@@ -210,12 +210,13 @@ def test_a_restored_key_goes_on_as_if_it_had_not_moved() -> None:
     """Falcon III-E, state correctness."""
     whole, state = run(*(given(i, row("car1", i)) for i in range(4)))
     first, left = run(given(0, row("car1", 0)), given(1, row("car1", 1)), snapshot("car1", drop=True))
-    second, moved = run(
-        RestoreKeys(OP, 0, images(first[-1])), given(2, row("car1", 2)), given(3, row("car1", 3))
-    )
+    second, moved = run(RestoreKeys(OP, 0, images(first[-1])), given(2, row("car1", 2)), given(3, row("car1", 3)))
     assert left == b""
     assert moved == state
-    payloads = [[r.payload for e in es if isinstance(e.item, Rows) for r in rows_of(e.item.batch)] for es in (whole, first + second)]
+    payloads = [
+        [r.payload for e in es if isinstance(e.item, Rows) for r in rows_of(e.item.batch)]
+        for es in (whole, first + second)
+    ]
     assert payloads[0] == payloads[1]
 
 

@@ -1,7 +1,6 @@
 """The sending end of a link: in order, resumable, and nothing forgotten before it is acknowledged."""
 
 from harness import keys, migration
-
 from peregrine.core.link import Frame, LinkSender
 from peregrine.core.mechanisms.program import On
 from peregrine.core.migrate import Role

@@ -6,6 +6,7 @@ S is at edge1 and D at the cloud unless a test says otherwise; K is car1, and ca
 from dataclasses import dataclass
 
 import pytest
+
 from harness import (
     AT_CLOUD,
     AT_EDGE1,
@@ -24,7 +25,6 @@ from harness import (
     spec,
     tree,
 )
-
 from peregrine.core.keyspace import KeySet
 from peregrine.core.migrate import Migration
 from peregrine.core.routes import Down, Local, Up

@@ -4,8 +4,8 @@ A new kind of log subclasses `LogContract` as `TestMemoryLog` does and says how 
 """
 
 import pytest
-from harness import GROUPS, OP, keys, row, rows
 
+from harness import GROUPS, OP, keys, row, rows
 from peregrine.core.keyspace import KeySet
 from peregrine.core.log import Log, MemoryLog
 from peregrine.core.rows import Clock, DropKeys, Entry

@@ -4,6 +4,7 @@ import random
 from collections.abc import Iterator
 
 import pytest
+
 from harness import (
     AT_CLOUD,
     AT_EDGE1,
@@ -22,7 +23,6 @@ from harness import (
     sink,
     spec,
 )
-
 from peregrine.core.keyspace import KeySet
 from peregrine.core.mechanisms import MECHANISMS, Mechanism
 from peregrine.core.mechanisms import program as do
@@ -108,7 +108,9 @@ def test_state_is_taken_if_and_only_if_the_mechanism_moves_state(mechanism: Mech
 @every
 def test_state_goes_by_way_of_the_store_if_and_only_if_the_mechanism_is_indirect(mechanism: Mechanism) -> None:
     """Survey IV-D: donate and collect."""
-    uses_store = any(role is Role.STORE or getattr(step, "to", None) is Role.STORE for role, _, step in steps(mechanism))
+    uses_store = any(
+        role is Role.STORE or getattr(step, "to", None) is Role.STORE for role, _, step in steps(mechanism)
+    )
     assert uses_store == (not mechanism.direct)
     assert uses_store == (mechanism.name == "indirect")
 
@@ -333,7 +335,9 @@ def test_on_demand_sweeps_what_nobody_asks_for_one_group_after_the_other() -> No
     seen = []
     for _ in range(20):
         up(net)
-        seen += [item.keys for _, item in net.links.get((CLOUD, REGION), ()) if getattr(item, "event", None) is On.FETCH]  # type: ignore[union-attr]
+        seen += [
+            item.keys for _, item in net.links.get((CLOUD, REGION), ()) if getattr(item, "event", None) is On.FETCH
+        ]  # type: ignore[union-attr]
         net.drain(CLOUD, REGION)
         net.drain(REGION, EDGE1)
         net.work(AT_EDGE1)

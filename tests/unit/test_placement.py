@@ -1,8 +1,8 @@
 """The physical plan: catch-all, instances that come and go with their keys, and what makes a plan valid."""
 
 import pytest
-from harness import AT_CLOUD, AT_EDGE1, AT_REGION, CLOUD, EDGE1, EDGE2, GROUPS, OP, REGION, keys, sink, spec, tree
 
+from harness import AT_CLOUD, AT_EDGE1, AT_REGION, CLOUD, EDGE1, EDGE2, GROUPS, OP, REGION, keys, sink, spec, tree
 from peregrine.core.keyspace import KeySet
 from peregrine.core.operator import OpSpec
 from peregrine.core.placement import Placement

@@ -1,8 +1,8 @@
 """Reconfigurations are stages of Migrate and nothing else (Falcon III-D, figure 4); chunks keep their order."""
 
 import pytest
-from harness import AT_CLOUD, AT_EDGE1, AT_EDGE2, AT_REGION, EDGE2, GROUPS, OP, keys, sink, spec, tree
 
+from harness import AT_CLOUD, AT_EDGE1, AT_EDGE2, AT_REGION, EDGE2, GROUPS, OP, keys, sink, spec, tree
 from peregrine.core.keyspace import KeySet
 from peregrine.core.placement import Placement
 from peregrine.core.reconfigure import (
@@ -151,7 +151,12 @@ def test_each_stage_is_chunked_by_itself_so_that_the_second_leg_follows_the_whol
 @pytest.mark.parametrize("count", [1, 2, 3, 4, 9])
 def test_even_chunks_are_disjoint_complete_and_of_about_one_size(count: int) -> None:
     """Spacker III-B1, progressiveness: the number of chunks is the knob."""
-    for whole in (EVERYTHING, keys("car1", "car2", "van1"), EVERYTHING - keys("car1"), KeySet.of_groups(GROUPS, [1]) | keys("car1")):
+    for whole in (
+        EVERYTHING,
+        keys("car1", "car2", "van1"),
+        EVERYTHING - keys("car1"),
+        KeySet.of_groups(GROUPS, [1]) | keys("car1"),
+    ):
         chunks = even_chunks(whole, count)
         parts = len(whole.whole) + len(whole.plus)
         assert len(chunks) == min(count, parts)

@@ -1,8 +1,8 @@
 """Replicas: reload, patch or transfer, and what a router keeps for its places (Spacker III-B, III-C1; survey IV-F)."""
 
 import pytest
-from harness import AT_CLOUD, AT_EDGE2, CLOUD, OP, keys
 
+from harness import AT_CLOUD, AT_EDGE2, CLOUD, OP, keys
 from peregrine.core.replication import ReplicaStore, Retrieval, StateMoved, retrieval
 from peregrine.core.rows import KeyImage, StateRows
 from peregrine.core.state import Books, KeyState, restored

@@ -4,6 +4,9 @@ import random
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
 from harness import (
     AT_CLOUD,
     AT_EDGE1,
@@ -25,9 +28,6 @@ from harness import (
     spec,
     tree,
 )
-from hypothesis import given, settings
-from hypothesis import strategies as st
-
 from peregrine.core.host import Emission
 from peregrine.core.keyspace import KeySet
 from peregrine.core.messages import (
@@ -327,7 +327,9 @@ def replayed(net: Net, site: SiteId) -> list[list[Effect]]:
 @given(
     seed=st.integers(0, 10**6),
     mechanism=st.sampled_from(["live", "pause", "on-demand", "static-dynamic", "indirect", "restart", "replica"]),
-    direction=st.sampled_from([(AT_EDGE1, AT_CLOUD, EDGE1), (AT_CLOUD, AT_EDGE1, EDGE1), (AT_EDGE1, AT_REGION, REGION)]),
+    direction=st.sampled_from(
+        [(AT_EDGE1, AT_CLOUD, EDGE1), (AT_CLOUD, AT_EDGE1, EDGE1), (AT_EDGE1, AT_REGION, REGION)]
+    ),
 )
 def test_a_router_that_steps_through_its_journal_again_wants_the_same_done(
     seed: int, mechanism: str, direction: tuple[PlaceId, PlaceId, SiteId]

@@ -1,8 +1,8 @@
 """Devices: numbers, chains, and what is sent again (Falcon III-F, router switchover)."""
 
 import pytest
-from harness import EDGE1, EDGE2, OP, keys
 
+from harness import EDGE1, EDGE2, OP, keys
 from peregrine.core.messages import FromSource
 from peregrine.core.rows import FIRST, UNCHAINED, Clock, Rows, rows_of
 from peregrine.core.source import Reading, Source
@@ -38,7 +38,13 @@ def test_a_roaming_source_chains_the_rows_of_each_key_of_each_operator() -> None
     produce(device, "car1", "van1", "car1")
     produce(device, "car1", op=OTHER)
     produce(device, "car1")
-    assert sent(device.batch()) == [("car1", 0, FIRST), ("van1", 1, FIRST), ("car1", 2, 0), ("car1", 3, FIRST), ("car1", 4, 2)]
+    assert sent(device.batch()) == [
+        ("car1", 0, FIRST),
+        ("van1", 1, FIRST),
+        ("car1", 2, 0),
+        ("car1", 3, FIRST),
+        ("car1", 4, 2),
+    ]
 
 
 def test_a_source_that_stays_needs_no_chain() -> None:

@@ -1,8 +1,8 @@
 """The state of a group as bytes, images of keys, and what two runs must agree on."""
 
 import msgspec
-from harness import row
 
+from harness import row
 from peregrine.core.state import Books, KeyState, canonical, chunk_name, decode, encode, restored, waiting_row
 
 
@@ -74,7 +74,10 @@ def test_an_image_says_what_it_costs_to_move() -> None:
 def test_canonical_state_knows_neither_order_nor_what_only_one_place_needs() -> None:
     """Falcon III-E: state is compared with a run without migration."""
     one = {"b": KeyState({2: 1, 1: 2}, Books(marks={"t": 1, "s": 2}), 3), "a": KeyState(1, Books())}
-    other = {"a": KeyState(1, Books(), 8, {"cloud": [b"x"]}), "b": KeyState({1: 2, 2: 1}, Books(marks={"s": 2, "t": 1}))}
+    other = {
+        "a": KeyState(1, Books(), 8, {"cloud": [b"x"]}),
+        "b": KeyState({1: 2, 2: 1}, Books(marks={"s": 2, "t": 1})),
+    }
     assert canonical(encode(one)) == canonical(encode(other))
     assert canonical(encode({**other, "a": KeyState(2, Books())})) != canonical(encode(one))
 

@@ -3,6 +3,7 @@
 import random
 
 import pytest
+
 from harness import (
     AT_CLOUD,
     AT_EDGE1,
@@ -21,7 +22,6 @@ from harness import (
     sink,
     spec,
 )
-
 from peregrine.core.keyspace import KeySet
 from peregrine.core.mechanisms import MECHANISMS
 from peregrine.core.messages import KeepReplicas, Query

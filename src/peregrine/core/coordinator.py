@@ -259,6 +259,7 @@ class Coordinator:
             target=move.target,
             anchor=move.anchor or self._anchors(move)[0],
             mechanism=plan.mechanism,
+            gate=self._topology.lca(site_of(move.source), site_of(move.target)),
             store=self._topology.root,
             caught_up_lag_rows=plan.caught_up_lag_rows,
             shed_below=plan.shed_below,

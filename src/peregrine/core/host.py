@@ -199,7 +199,7 @@ class _Work:
         for key in [key for key in self.keys if key in ask.keys]:
             del self.keys[key]
         if ask.ack is not None:
-            self._send(offset, Marker(On.ACK, Role.TARGET, ask.ack, ask.keys))
+            self._send(offset, Marker(On.ACK, ask.ack_to, ask.ack, ask.keys))
 
     def ripe(self, offset: int, ask: AskRipe) -> None:
         ends = [end for key, ks in self.keys.items() if key in ask.keys for end in self.operator.open_ends(ks.value)]

@@ -29,6 +29,7 @@ class Ports(Protocol):
     def ask(self, place: PlaceId, keys: KeySet, control: Callable[[int, KeySet], Entry]) -> None: ...
     def send(self, item: Item, to: SiteId) -> None: ...
     def toward(self, place: PlaceId) -> Route: ...
+    def route(self, item: Rows | Clock, via: SiteId | None = None) -> None: ...
     def emitted(self, place: PlaceId, op: OpId, rows: Rows) -> None: ...
     def note_strays(self, item: Rows | Clock) -> None: ...
     def report(self, migration: MigrationId, status: str, moved: StateMoved = ...) -> None: ...
@@ -54,9 +55,11 @@ class Leg:
     sweeping: bool = False
     muted: bool = False
     gated: bool = False
-    behind_gate: list[tuple[OpId, Rows]] = field(default_factory=list)
     catch_up_to: int | None = None  # offset up to which D's host must have come
     caught_up: bool = False
+    # gate
+    closed: bool = False
+    behind_gate: list[Rows] = field(default_factory=list)
     # target and store: state that came
     arrived: StateRows | None = None  # that of which STATE speaks
     donated: list[StateRows] = field(default_factory=list)
@@ -66,7 +69,7 @@ class Leg:
     # parts of K, shrinking (or, `fetched`, growing) as things happen
     missing: KeySet = field(init=False)  # target, store: state that has not come; source: groups that are not ripe
     static_missing: KeySet = field(init=False)
-    unacked: KeySet = field(init=False)  # target: whose end at S is not confirmed
+    unacked: KeySet = field(init=False)  # gate, target: whose end at S is not confirmed
     fetched: KeySet = field(init=False)
 
     def __post_init__(self) -> None:
@@ -83,7 +86,7 @@ class Leg:
 
     def check(self) -> None:
         name = f"{self.migration.id} as {self.role}"
-        assert not self.behind_gate or self.gated, f"{name}: outputs wait at an open gate"
+        assert not self.behind_gate or self.closed, f"{name}: outputs wait at an open gate"
         assert not self.held or self.holding or self.flushing, f"{name}: rows are held by nobody"
         if self.holding:  # else a later row of the same key would overtake them
             settled = [item for item in self.held if split_keys(item, self.missing)[1] is not None]
@@ -94,6 +97,7 @@ class Leg:
 class Ended:
     how: str
     moved: StateMoved = StateMoved()
+    migration: Migration | None = None  # unknown if it was aborted before it began
 
 
 class LegBook:
@@ -123,6 +127,6 @@ class LegBook:
 
     def end(self, migration: MigrationId, role: Role, how: str) -> None:
         leg = self._open.pop((migration, role), None)
-        self._ended[migration, role] = Ended(how, leg.moved if leg else StateMoved())
+        self._ended[migration, role] = Ended(how, leg.moved, leg.migration) if leg else Ended(how)
         if len(self._ended) > REMEMBERED:
             self._ended.popitem(last=False)

@@ -148,8 +148,8 @@ class Legs:
                 self._defer(leg, item)
             case Role.TARGET:
                 self.into_target(leg, item)
-            case Role.STORE:
-                raise self.router.protocol_error(f"rows of {item.op} at the store of {migration}")
+            case Role.GATE | Role.STORE:
+                raise self.router.protocol_error(f"a rule leads rows of {item.op} to the {role} of {migration}")
 
     def _copy(self, m: Migration, item: Rows | Clock) -> None:
         for place in (m.source, m.target):
@@ -191,12 +191,27 @@ class Legs:
                 self.tell(leg, Role.SOURCE, On.FETCH, keys)
 
     def output(self, place: PlaceId, op: OpId, rows: Rows) -> None:
-        """Outputs of a host of this site: those behind a closed gate wait."""
-        leg = self.book.get(rows.gate, Role.TARGET) if rows.gate is not None else None
-        if leg is not None and leg.gated:
-            leg.behind_gate.append((op, rows))
+        """Outputs of a host of this site."""
+        if rows.gate is None:
+            self.router.emitted(place, op, rows)
         else:
-            self.router.emitted(place, op, rows if rows.gate is None else replace(rows, gate=None))
+            self.router.route(rows)
+
+    def at_gate(self, rows: Rows) -> bool:
+        """Outputs that must pass a gate: True if it stands here, and they wait or have passed it."""
+        assert rows.gate is not None
+        leg = self.book.get(rows.gate, Role.GATE)
+        if leg is not None and leg.closed:
+            leg.behind_gate.append(rows)
+            return True
+        opened = self.book.ended(rows.gate, Role.GATE)
+        if opened is not None and opened.migration is not None:
+            self.passed_gate(opened.migration, rows)
+            return True
+        return False
+
+    def passed_gate(self, migration: Migration, rows: Rows) -> None:
+        self.router.emitted(migration.target, migration.op, replace(rows, gate=None))
 
     # --- what the router notices ---
 

@@ -17,6 +17,7 @@ class Role(StrEnum):
     ANCHOR = "anchor"  # decides the order of the rows of K, and therefore when things happen
     SOURCE = "source"  # has the old place S
     TARGET = "target"  # has the new place D
+    GATE = "gate"  # is where the paths of S and D towards their consumers meet
     STORE = "store"  # keeps donated state until it is collected (`indirect` only)
 
 
@@ -29,6 +30,7 @@ class Migration:
     target: PlaceId
     anchor: SiteId
     mechanism: str
+    gate: SiteId  # where the paths of S and D meet
     store: SiteId
     caught_up_lag_rows: int = 0
     shed_below: int = 0  # `shed` only: keys with fewer applied rows than this stay behind
@@ -41,6 +43,8 @@ class Migration:
                 return site_of(self.source)
             case Role.TARGET:
                 return site_of(self.target)
+            case Role.GATE:
+                return self.gate
             case Role.STORE:
                 return self.store
 

@@ -40,8 +40,8 @@ def perform(legs: "Legs", leg: Leg, step: do.Step) -> None:
             _snapshot(legs, leg, step, m.keys)
         case do.Ripen():
             ask_ripe(legs, leg, m.keys, None)
-        case do.Drop():
-            router.ask(m.source, m.keys, lambda group, keys: DropKeys(m.op, group, keys, ack=m))
+        case do.Drop(ack_to):
+            router.ask(m.source, m.keys, lambda group, keys: DropKeys(m.op, group, keys, m, ack_to))
         case do.Own():
             legs.assign(m, InLeg(m.id, Role.TARGET))
         case do.Hold(fetch):
@@ -61,11 +61,13 @@ def perform(legs: "Legs", leg: Leg, step: do.Step) -> None:
             leg.muted = False
         case do.Gate():
             leg.gated = True
+        case do.Close():
+            leg.closed = True
         case do.Open():
-            leg.gated = False
-            for op, rows in leg.behind_gate:
-                router.emitted(m.target, op, replace(rows, gate=None))
-            leg.behind_gate.clear()
+            leg.closed = False
+            legs.book.end(m.id, Role.GATE, "opened")
+            for rows in leg.behind_gate:
+                legs.passed_gate(m, rows)
         case do.Halt():
             legs.halts.halt(leg.place)
         case do.Resume():
@@ -104,9 +106,11 @@ def snapshot_fetched(legs: "Legs", leg: Leg, keys: KeySet) -> None:
 def _restore(legs: "Legs", leg: Leg, marks_only: bool) -> None:
     m, state = leg.migration, leg.arrived
     assert state is not None
+    shed = {key for key, _ in state.shed}
     images: dict[int, list[KeyImage]] = {}
     for image in state.images:
-        leg.moved = leg.moved.with_key(retrieval(image, legs.replicas.get(m.op, m.target, image.key)))
+        if not marks_only and image.key not in shed:
+            leg.moved = leg.moved.with_key(retrieval(image, legs.replicas.get(m.op, m.target, image.key)))
         whole = legs.replicas.complete(m.op, m.target, image)
         images.setdefault(group_of(stable_hash(image.key), m.keys.groups), []).append(whole)
     for group, part in sorted(images.items()):

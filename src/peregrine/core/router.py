@@ -269,6 +269,8 @@ class Router:
         if item.stamp is not None:
             self.legs.on_stamped(item)
             return
+        if isinstance(item, Rows) and item.gate is not None and self.legs.at_gate(item):
+            return
         if item.op not in self.config.operators:
             self.dead_letter(f"no operator {item.op!r} is deployed", item)
         elif isinstance(item, Clock):

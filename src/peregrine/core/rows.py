@@ -68,7 +68,7 @@ class Rows:
     detour: MigrationId | None = None  # was sent to this migration's anchor by the old place's router
     muted: bool = False  # apply, emit nothing
     sample: bool = False  # apply to scratch state, emit nothing (warm-up)
-    gate: MigrationId | None = None  # copied onto what these rows emit
+    gate: MigrationId | None = None  # of rows to apply: copied onto what they emit; of outputs: must pass this gate
 
     @property
     def hashes(self) -> Hashes:
@@ -172,12 +172,13 @@ class RestoreKeys:
 
 @dataclass(frozen=True, slots=True)
 class DropKeys:
-    """Forget `keys`; with `ack`, tell that migration's target that everything before it has been emitted."""
+    """Forget `keys`; with `ack`, tell that migration's gate (or target) that everything before has been emitted."""
 
     op: OpId
     group: int
     keys: KeySet
     ack: Migration | None = None
+    ack_to: Role = Role.GATE
 
 
 @dataclass(frozen=True, slots=True)

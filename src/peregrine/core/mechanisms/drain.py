@@ -4,6 +4,7 @@ The gate keeps the order while S works off what it already has.
 """
 
 from peregrine.core.mechanisms.program import (
+    Close,
     Done,
     Drop,
     Gate,
@@ -14,6 +15,7 @@ from peregrine.core.mechanisms.program import (
     Open,
     Own,
     Switch,
+    Tell,
     Track,
 )
 from peregrine.core.migrate import Role
@@ -28,9 +30,11 @@ DRAIN = Mechanism(
     needs=frozenset({"stateless", "static sources"}),
     summary="Switch K to D; S finishes what it has, D's outputs follow S's last.",
     program={
-        (Role.ANCHOR, On.BEGIN): (Switch(), Mark(On.TERMINATE)),
+        (Role.ANCHOR, On.BEGIN): (Switch(), Mark(On.TERMINATE, roles=(Role.GATE, Role.SOURCE, Role.TARGET))),
+        (Role.GATE, On.TERMINATE): (Close(),),
         (Role.SOURCE, On.TERMINATE): (Drop(),),
         (Role.TARGET, On.TERMINATE): (Own(), Gate()),
-        (Role.TARGET, On.ACK): (Open(), Done()),
+        (Role.GATE, On.ACK): (Open(), Tell(Role.TARGET, On.ACK)),
+        (Role.TARGET, On.ACK): (Done(),),
     },
 )

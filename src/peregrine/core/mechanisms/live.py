@@ -1,10 +1,11 @@
 """Live key migration (Falcon III-E): S works on while D receives its state and follows; D takes over at a marker.
 
-The gate makes the last outputs of S come first (phase 6). D works behind it meanwhile, so what waits is ready when the
-acknowledgement comes: the wait is for T to reach S and for S's word to come back, never for state or for D's own batch.
+The gate makes the last outputs of S come first (phase 6). It stands where the paths of S and D towards their consumers
+meet: what D emits has come that far before it waits, and waits for S's last word alone (decision 0009).
 """
 
 from peregrine.core.mechanisms.program import (
+    Close,
     Copy,
     Defer,
     Done,
@@ -42,9 +43,11 @@ LIVE = Mechanism(
         (Role.TARGET, On.RECONFIG): (Hold(), Mute()),
         (Role.TARGET, On.STATE): (Restore(), Release()),
         (Role.TARGET, On.CAUGHT_UP): (Tell(Role.ANCHOR, On.READY),),
-        (Role.ANCHOR, On.READY): (Switch(), Mark(On.TERMINATE)),
+        (Role.ANCHOR, On.READY): (Switch(), Mark(On.TERMINATE, roles=(Role.GATE, Role.SOURCE, Role.TARGET))),
+        (Role.GATE, On.TERMINATE): (Close(),),
         (Role.SOURCE, On.TERMINATE): (Drop(),),
         (Role.TARGET, On.TERMINATE): (Own(), Unmute(), Gate()),
-        (Role.TARGET, On.ACK): (Open(), Done()),
+        (Role.GATE, On.ACK): (Open(), Tell(Role.TARGET, On.ACK)),
+        (Role.TARGET, On.ACK): (Done(),),
     },
 )

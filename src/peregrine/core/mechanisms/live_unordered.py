@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from peregrine.core.mechanisms.live import LIVE
-from peregrine.core.mechanisms.program import Done, On, Own, Unmute
+from peregrine.core.mechanisms.program import Drop, Mark, On, Own, Switch, Unmute
 from peregrine.core.migrate import Role
 
 LIVE_UNORDERED = replace(
@@ -13,8 +13,9 @@ LIVE_UNORDERED = replace(
     summary="As live, but D emits as soon as it takes over: outputs of S and D may mix at the switch.",
     ordered=False,
     program={
-        **LIVE.program,
+        **{at: steps for at, steps in LIVE.program.items() if at[0] is not Role.GATE},
+        (Role.ANCHOR, On.READY): (Switch(), Mark(On.TERMINATE)),
+        (Role.SOURCE, On.TERMINATE): (Drop(ack_to=Role.TARGET),),
         (Role.TARGET, On.TERMINATE): (Own(), Unmute()),
-        (Role.TARGET, On.ACK): (Done(),),
     },
 )

@@ -23,7 +23,7 @@ class On(StrEnum):
     TERMINATE = "terminate"  # marker T (Falcon III-E phase 4)
     FETCH = "fetch"  # source: the target wants these keys now (Meces)
     FINISH = "finish"  # source: the target has everything
-    ACK = "ack"  # target: the source has processed T (Falcon III-E phase 6)
+    ACK = "ack"  # gate, target: the source has processed T (Falcon III-E phase 6)
     RIPE = "ripe"  # source: every window that was open at R is closed
     ABORT = "abort"  # marker X, and the three below: only the engine uses them
     FLUSH = "flush"
@@ -91,7 +91,9 @@ class Ripen(Step):
 
 @dataclass(frozen=True, slots=True)
 class Drop(Step):
-    """Source: the host forgets K at this position of its log and acknowledges in band."""
+    """Source: the host forgets K at this position of its log and acknowledges in band, behind its last outputs."""
+
+    ack_to: Role = Role.GATE
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,12 +137,17 @@ class Unmute(Step):
 
 @dataclass(frozen=True, slots=True)
 class Gate(Step):
-    """Target: what rows of K emit from here on waits at the router."""
+    """Target: what rows of K emit from here on must pass the gate."""
+
+
+@dataclass(frozen=True, slots=True)
+class Close(Step):
+    """Gate: what must pass the gate waits here."""
 
 
 @dataclass(frozen=True, slots=True)
 class Open(Step):
-    """Target: the gate opens; what waited goes first."""
+    """Gate: what waited goes first, and what comes later just passes."""
 
 
 @dataclass(frozen=True, slots=True)
