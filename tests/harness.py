@@ -1,7 +1,7 @@
 """A network of real routers and hosts in which the test decides by hand what moves next.
 
-Nothing happens by itself: `send` hands rows of a source to a router, `deliver` takes items off a link, `work` lets a host
-apply, hand over and commit. So an interleaving is written down as it happens. Logs and links can be read as short texts:
+Nothing happens by itself: `send` hands rows of a source to a router, `deliver` takes items off a link, `work` lets a
+host apply, hand over and commit. So an interleaving is written down as it happens. Logs and links read as short texts:
 
     car1#3      row 3 of key car1          car1#3~     muted        car1#3!     behind a gate
     <snapshot>  a control row              R>source    a marker and the role that it is meant for
@@ -16,6 +16,7 @@ from functools import partial
 
 from peregrine.core import state
 from peregrine.core.host import apply, by_group
+from peregrine.core.intake import RouterConfig
 from peregrine.core.keyspace import KeySet, stable_hash
 from peregrine.core.log import MemoryLog
 from peregrine.core.mechanisms import MECHANISMS
@@ -42,7 +43,7 @@ from peregrine.core.messages import (
 )
 from peregrine.core.migrate import Migration
 from peregrine.core.operator import Operator, OpSpec
-from peregrine.core.router import Router, RouterConfig
+from peregrine.core.router import Router
 from peregrine.core.rows import (
     UNCHAINED,
     Clock,
@@ -61,7 +62,7 @@ from peregrine.core.rows import (
 )
 from peregrine.core.topology import Link, Topology
 from peregrine.sim.operators import Ledger, emitter
-from peregrine.types import MigrationId, OpId, PlaceId, SiteId, SourceId
+from peregrine.types import MigrationId, OpId, PlaceId, SiteId, SourceId, site_of
 
 GROUPS = 4
 OP = OpId("app/count")
@@ -102,7 +103,8 @@ def rows(*given: Row, op: OpId = OP, **flags: object) -> Rows:
 def migration(
     key_set: KeySet, source: PlaceId, target: PlaceId, anchor: SiteId, mechanism: str = "live", **more: object
 ) -> Migration:
-    fields: dict[str, object] = {"id": MigrationId("m"), "op": OP, "store": CLOUD, **more}
+    gate = tree().lca(site_of(source), site_of(target))
+    fields: dict[str, object] = {"id": MigrationId("m"), "op": OP, "gate": gate, "store": CLOUD, **more}
     return Migration(keys=key_set, source=source, target=target, anchor=anchor, mechanism=mechanism, **fields)  # type: ignore[arg-type]
 
 

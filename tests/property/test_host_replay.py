@@ -1,18 +1,20 @@
 """A host that applies its log again, cut differently, gives the same outputs under the same offsets (Falcon III-G)."""
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from harness import AT_CLOUD, CLOUD, EDGE1, GROUPS, OP, SINK, keys, migration, row, rows
+from harness import AT_CLOUD, CLOUD, EDGE1, GROUPS, OP, SINK, keys, migration, row, rows, sink, spec, tree
 from peregrine.core.host import Emission, GroupEntry, apply, by_group
 from peregrine.core.keyspace import KeySet
+from peregrine.core.mechanisms import MECHANISMS
 from peregrine.core.messages import FromHost
 from peregrine.core.operator import Operator
-from peregrine.core.router import Router, config
+from peregrine.core.router import Router, RouterConfig
 from peregrine.core.rows import (
     FIRST,
     UNCHAINED,
@@ -32,8 +34,6 @@ from peregrine.core.rows import (
 from peregrine.core.state import Books, KeyState, decode
 from peregrine.sim.operators import Ledger, Tumbling
 from peregrine.types import MigrationId, PlaceId, SourceId
-
-from harness import sink, spec, tree  # isort: skip
 
 NAMES = ("car1", "van1", "x7")  # all of group 0
 GROUP = 0
@@ -117,7 +117,7 @@ def in_batches(
     emissions: list[Emission] = []
     states = [b""]
     bounds = [0, *sorted(cut % (len(entries) + 1) for cut in cuts), len(entries)]
-    for first, last in zip(bounds, bounds[1:], strict=False):
+    for first, last in pairwise(bounds):
         some, state = apply(operator, states[-1], entries[first:last], chunk_bytes=16)
         emissions += some
         states.append(state)
@@ -176,7 +176,7 @@ def test_a_router_takes_each_output_once_however_often_a_host_dies(
     calm, _ = in_batches(OPERATORS[0], entries, [])
     first, _ = in_batches(OPERATORS[0], entries[: dies_at % (len(entries) + 1)], cuts)
     again, _ = in_batches(OPERATORS[0], entries, others)
-    router = Router(config(CLOUD, tree(), {each.op: each for each in (spec(), sink())}))
+    router = Router(RouterConfig(CLOUD, tree(), {each.op: each for each in (spec(), sink())}, MECHANISMS))
     accepted = [
         out
         for emission in [*first, *again]

@@ -4,7 +4,7 @@ A checker that cannot fail proves nothing. The faults are the ways in which a li
 stands on can be built wrong: a step left out, a step too early, a guarantee of the hand-over missing.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from types import MappingProxyType
 
@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from peregrine.core.host import Emission
+from peregrine.core.intake import Intake
 from peregrine.core.keyspace import KeySet
 from peregrine.core.leg import Leg
 from peregrine.core.legs import Legs
@@ -38,7 +39,7 @@ from peregrine.core.mechanisms.program import (
 from peregrine.core.messages import FromLink, FromSource
 from peregrine.core.migrate import Role
 from peregrine.core.router import Router
-from peregrine.core.rows import DropKeys, Entry, Item, Marker, Rows, StateRows, TakeSnapshot
+from peregrine.core.rows import Clock, DropKeys, Entry, Item, Marker, Rows, StateRows, TakeSnapshot
 from peregrine.errors import PeregrineError
 from peregrine.sim.checkers import check
 from peregrine.sim.machines import SimHost, SimRouter
@@ -53,30 +54,41 @@ def live_with(changes: Mapping[tuple[Role, On], tuple[Step, ...]]) -> Mapping[st
     return MappingProxyType({**MECHANISMS, "live": replace(LIVE, program={**LIVE.program, **changes})})
 
 
-class TrustsHosts(Router):
+class IntakeThatTrustsHosts(Intake):
     """Takes outputs again that a host repeats after a crash."""
 
     @staticmethod
-    def _unseen(emission: Emission, seen: int) -> Rows | Marker | StateRows | None:
+    def unseen(emission: Emission, seen: int) -> Rows | Marker | StateRows | None:
         return emission.item
 
 
-class TrustsSources(Router):
+class TrustsHosts(Router):
+    intake_type = IntakeThatTrustsHosts
+
+
+class IntakeThatTrustsSources(Intake):
     """Takes rows again that a source resends because it missed the acknowledgement."""
 
-    def _on_source(self, event: FromSource) -> None:
+    def from_source(self, event: FromSource) -> Iterator[Rows | Clock]:
         for seq, item in event.items:
-            self._from_source[event.source] = seq
-            self.route(item)
+            self._sources[event.source] = seq
+            yield item
+
+
+class TrustsSources(Router):
+    intake_type = IntakeThatTrustsSources
+
+
+class IntakeThatTrustsLinks(Intake):
+    """Takes frames again that a link repeats."""
+
+    def from_link(self, event: FromLink) -> Iterator[Item]:
+        self._links[event.neighbour] = event.first_seq + len(event.items) - 1
+        yield from event.items
 
 
 class TrustsLinks(Router):
-    """Takes frames again that a link repeats."""
-
-    def _on_link(self, event: FromLink) -> None:
-        for item in event.items:
-            self.receive(item, event.neighbour)
-        self._from_link[event.neighbour] = event.first_seq + len(event.items) - 1
+    intake_type = IntakeThatTrustsLinks
 
 
 class SnapshotsOneRowLate(Router):
@@ -154,9 +166,7 @@ FAULTS: dict[str, Doubles] = {
         mechanisms=live_with({(Role.ANCHOR, On.BEGIN): (Switch(), Copy(), Mark(On.RECONFIG))})
     ),
     "no copy": Doubles(mechanisms=live_with({(Role.ANCHOR, On.BEGIN): (Mark(On.RECONFIG),)})),
-    "the order is not handed to the anchor": Doubles(
-        mechanisms=live_with({(Role.SOURCE, On.RECONFIG): (Snapshot(),)})
-    ),
+    "the order is not handed to the anchor": Doubles(mechanisms=live_with({(Role.SOURCE, On.RECONFIG): (Snapshot(),)})),
     "marker R on one path only": Doubles(
         mechanisms=live_with({(Role.ANCHOR, On.BEGIN): (Copy(), Mark(On.RECONFIG, roles=(Role.SOURCE,)))})
     ),
@@ -164,9 +174,7 @@ FAULTS: dict[str, Doubles] = {
         mechanisms=live_with({(Role.ANCHOR, On.READY): (Switch(), Mark(On.TERMINATE, roles=(Role.GATE, Role.TARGET)))})
     ),
     "release before restore": Doubles(mechanisms=live_with({(Role.TARGET, On.STATE): (Release(), Restore())})),
-    "done before the acknowledgement": Doubles(
-        mechanisms=live_with({(Role.TARGET, On.TERMINATE): (Unmute(), Done())})
-    ),
+    "done before the acknowledgement": Doubles(mechanisms=live_with({(Role.TARGET, On.TERMINATE): (Unmute(), Done())})),
     "snapshot one row late": Doubles(router=SnapshotsOneRowLate),
     "duplicate suppression off: hosts": Doubles(router=TrustsHosts),
     "duplicate suppression off: sources": Doubles(router=TrustsSources),
@@ -213,12 +221,12 @@ def test_the_simulator_finds_acknowledgements_that_come_before_the_journal(monke
         if isinstance(event, FromSource) and self.up:
             source = event.source
             last = event.items[-1][0]
-            self.machine._from_source.setdefault(source, -1)
-            was = self.machine._from_source[source]
-            self.machine._from_source[source] = max(was, last)
+            self.machine.intake._sources.setdefault(source, -1)
+            was = self.machine.intake._sources[source]
+            self.machine.intake._sources[source] = max(was, last)
             if durable is not None:
                 durable()
-            self.machine._from_source[source] = was
+            self.machine.intake._sources[source] = was
             return offer(self, event, None)
         return offer(self, event, durable)
 

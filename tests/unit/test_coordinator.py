@@ -255,7 +255,7 @@ def test_cancelling_a_plan_that_never_was_names_those_that_run() -> None:
 
 
 def test_the_anchor_is_the_lower_end() -> None:
-    """Falcon III-E: markers enter the queue of the child datacenter, in either direction; sideways that of the target."""
+    """Falcon III-E: markers enter the queue of the child datacenter, up or down; sideways that of the target."""
     c = coordinator()
     down = Move(WINDOWS, keys("car2"), AT_CLOUD, AT_EDGE1)
     across = Move(WINDOWS, keys("car1"), AT_EDGE1, AT_EDGE2)

@@ -224,7 +224,7 @@ def test_a_drop_forgets_and_acknowledges_behind_the_last_output() -> None:
     """Falcon III-E phase 6."""
     emissions, state = run(given(0, row("car1", 0)), given(1, row("van1", 1)), DropKeys(OP, 0, keys("car1"), ack=M))
     assert seqs(emissions[:-1]) == [0, 1]
-    assert emissions[-1].item == Marker(On.ACK, Role.TARGET, M, keys("car1"))
+    assert emissions[-1].item == Marker(On.ACK, Role.GATE, M, keys("car1"))
     assert decode(state).keys() == {"van1"}
 
 
@@ -317,7 +317,7 @@ def test_what_a_key_knows_of_its_sources_time_moves_with_it() -> None:
 
 
 def test_a_place_is_ripe_when_the_windows_that_were_open_at_the_first_question_have_closed() -> None:
-    """Survey IV-C, window-recreation: the hand-over is due when S's old windows are empty, younger ones do not count."""
+    """Survey IV-C: the hand-over is due when S's old windows are empty; younger ones do not count."""
 
     def ask(until_ms: int | None) -> AskRipe:
         return AskRipe(OP, 0, keys("car1"), M, until_ms)

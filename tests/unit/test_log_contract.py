@@ -51,7 +51,7 @@ class LogContract:
 
     def test_an_append_that_leaves_a_gap_is_refused_and_changes_nothing(self) -> None:
         log = self.filled()
-        with pytest.raises(ProtocolError, match="offset 9.*ends at 8"):
+        with pytest.raises(ProtocolError, match=r"offset 9.*ends at 8"):
             log.append(9, DROP)
         assert log.end == 8
         assert len(log.read(0, 100)) == 4

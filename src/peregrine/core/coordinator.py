@@ -17,7 +17,7 @@ from peregrine.core.migrate import Migration, Role
 from peregrine.core.operator import OpSpec
 from peregrine.core.placement import Placement
 from peregrine.core.reconfigure import Move, Plan
-from peregrine.core.replication import StateMoved
+from peregrine.core.replication import NOTHING_MOVED, StateMoved
 from peregrine.core.rules import RuleTable
 from peregrine.errors import OverlapError, PlanError, UnknownName
 from peregrine.types import MigrationId, OpId, PlaceId, SiteId, site_of
@@ -72,7 +72,7 @@ class Running:
     status: dict[MigrationId, Status] = field(default_factory=dict)  # of the current stage
     migrations: dict[MigrationId, Migration] = field(default_factory=dict)
     moved: list[Migration] = field(default_factory=list)
-    state: StateMoved = StateMoved()
+    state: StateMoved = NOTHING_MOVED
 
     def open(self) -> list[Migration]:
         ended = (Status.DONE, Status.ABORTED)
@@ -158,7 +158,8 @@ class Coordinator:
                 shared = {other.source, other.target} & {move.source, move.target}
                 if shared and self._mechanisms[plan.mechanism].alone:
                     raise OverlapError(
-                        f"two restarts of one stage stop {', '.join(sorted(shared))}", "put them into stages of their own"
+                        f"two restarts of one stage stop {', '.join(sorted(shared))}",
+                        "put them into stages of their own",
                     )
             imagined.move(move.op, move.keys, move.source, move.target)
             self._check_valid(move, imagined)

@@ -212,9 +212,7 @@ class _Work:
                 if key in ask.keys
             ]
             target = ask.migration.target
-            self._send(
-                offset, StateRows(ask.op, target, site_of(target), ask.keys, tuple(marks), ask.migration)
-            )
+            self._send(offset, StateRows(ask.op, target, site_of(target), ask.keys, tuple(marks), ask.migration))
         self._send(offset, Marker(On.RIPE, Role.SOURCE, ask.migration, ask.keys, until_ms=None if ripe else until_ms))
 
     def _emit(self, offset: int, outs: list[Out], gate: MigrationId | None, created_ms: int) -> None:

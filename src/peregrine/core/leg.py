@@ -7,7 +7,7 @@ from typing import Protocol
 
 from peregrine.core.keyspace import KeySet
 from peregrine.core.migrate import Migration, Role
-from peregrine.core.replication import StateMoved
+from peregrine.core.replication import NOTHING_MOVED, StateMoved
 from peregrine.core.routes import Route
 from peregrine.core.rows import Clock, Entry, Item, Rows, StateRows, split_keys
 from peregrine.core.rules import RuleTable
@@ -63,7 +63,7 @@ class Leg:
     # target and store: state that came
     arrived: StateRows | None = None  # that of which STATE speaks
     donated: list[StateRows] = field(default_factory=list)
-    moved: StateMoved = StateMoved()
+    moved: StateMoved = NOTHING_MOVED
     # source and target
     held: list[Rows | Clock] = field(default_factory=list)
     # parts of K, shrinking (or, `fetched`, growing) as things happen
@@ -96,7 +96,7 @@ class Leg:
 @dataclass(frozen=True, slots=True)
 class Ended:
     how: str
-    moved: StateMoved = StateMoved()
+    moved: StateMoved = NOTHING_MOVED
     migration: Migration | None = None  # unknown if it was aborted before it began
 
 

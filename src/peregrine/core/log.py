@@ -38,7 +38,9 @@ class MemoryLog:
         if offset < self.end:
             return
         if offset > self.end:
-            raise ProtocolError(f"append at offset {offset} of a log that ends at {self.end}", "replay the journal from the start")
+            raise ProtocolError(
+                f"append at offset {offset} of a log that ends at {self.end}", "replay the journal from the start"
+            )
         self._offsets.append(offset)
         self._entries.append(entry)
         self.end = offset + length(entry)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from peregrine.core.host import Emission
 from peregrine.core.keyspace import KeySet
 from peregrine.core.migrate import Migration
-from peregrine.core.replication import StateMoved
+from peregrine.core.replication import NOTHING_MOVED, StateMoved
 from peregrine.core.rows import Clock, Entry, Item, Rows
 from peregrine.types import MigrationId, OpId, PlaceId, SiteId, SourceId
 
@@ -156,7 +156,7 @@ class Report:
     site: SiteId
     migration: MigrationId
     status: str  # begun, switched, done, aborted
-    moved: StateMoved = StateMoved()
+    moved: StateMoved = NOTHING_MOVED
 
 
 @dataclass(frozen=True, slots=True)

@@ -86,9 +86,7 @@ class Mobility:
         owner = self._coordinator.placement.owner(*at)
         if site_of(owner) == stray.site or not self._topology.is_at_or_above(stray.site, site_of(owner)):
             return  # the news is older than what the manager already did
-        move = Move(
-            stray.op, self._keys(*at), owner, self._topology.main_place(stray.site), anchor=stray.site
-        )
+        move = Move(stray.op, self._keys(*at), owner, self._topology.main_place(stray.site), anchor=stray.site)
         yield from self._go(Trip(stray.op, stray.key, stray.source, Phase.UP, "", stray.site), move)
 
     def _settled(self, trip: Trip, now_ms: int) -> Iterable[MobilityEffect]:

@@ -52,6 +52,9 @@ class StateMoved:
         )
 
 
+NOTHING_MOVED = StateMoved()
+
+
 class ReplicaStore:
     """The replicas that a router keeps for its places."""
 

@@ -6,14 +6,12 @@ never knows where its consumer runs (Shepherd IV-A, Falcon III-C). What a migrat
 `core/legs.py`. A router never runs user code and never reads a clock.
 """
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import replace
 
-from peregrine.core.host import Emission
+from peregrine.core.intake import Intake, RouterConfig
+from peregrine.core.keyspace import KeySet
 from peregrine.core.legs import Legs
-from peregrine.core.mechanisms import MECHANISMS
-from peregrine.core.mechanisms.program import Mechanism
-from peregrine.core.migrate import Role
 from peregrine.core.messages import (
     Abort,
     Append,
@@ -37,31 +35,17 @@ from peregrine.core.messages import (
     Stray,
     Tick,
 )
-from peregrine.core.operator import OpSpec
-from peregrine.core.replication import StateMoved
+from peregrine.core.migrate import Role
+from peregrine.core.replication import NOTHING_MOVED, StateMoved
 from peregrine.core.routes import Down, InLeg, Local, Route, Sink, Up
-from peregrine.core.rows import ROW_SCHEMA, Clock, Entry, Item, Marker, Rows, StateRows, TakeSnapshot, length
+from peregrine.core.rows import ROW_SCHEMA, Clock, Entry, Item, Marker, Rows, TakeSnapshot, length
 from peregrine.core.rules import RuleTable, split
-from peregrine.core.topology import Topology
-from peregrine.core.keyspace import KeySet
-from peregrine.errors import CorruptMarker, ProtocolError
+from peregrine.errors import ProtocolError
 from peregrine.types import MigrationId, OpId, PlaceId, SiteId, SourceId, site_of
 
 
-@dataclass(frozen=True, slots=True)
-class RouterConfig:
-    site: SiteId
-    topology: Topology
-    operators: Mapping[OpId, OpSpec]
-    mechanisms: Mapping[str, Mechanism]
-    host_lag_rows: int = 100_000  # back-pressure: devices wait while a host of this site is further behind
-
-
-def config(site: SiteId, topology: Topology, operators: Mapping[OpId, OpSpec], **others: object) -> RouterConfig:
-    return RouterConfig(site, topology, operators, **{"mechanisms": MECHANISMS, **others})  # type: ignore[arg-type]
-
-
 class Router:
+    intake_type: type[Intake] = Intake
     legs_type: type[Legs] = Legs
 
     def __init__(self, config: RouterConfig) -> None:
@@ -75,6 +59,7 @@ class Router:
             self.table.add_op(spec.op, spec.groups)
             if spec.sink and self._parent is None:
                 self.table.assign(spec.op, KeySet.everything(spec.groups), Sink())
+        self.intake = self.intake_type(config)
         self.legs = self.legs_type(self, config.mechanisms)
         self.now_ms = 0
         self.ends: dict[PlaceId, int] = {}  # next offset of each host log
@@ -84,25 +69,26 @@ class Router:
         self._sent: dict[SiteId, int] = {}  # last sequence number sent to each neighbour
         self._results = 0
         self._dead = 0
-        # High-water marks: what is at or below them has been seen (exactly once over at-least-once hand-over).
-        self._from_source: dict[SourceId, int] = {}
-        self._from_link: dict[SiteId, int] = {}
-        self._from_host: dict[tuple[PlaceId, OpId, int], int] = {}
         self._strays: dict[tuple[OpId, str], SourceId] = {}
         self.pressed_from_above = False
 
     def step(self, event: Event) -> list[Effect]:
         """An event that this router cannot make sense of raises an error and changes nothing."""
-        if isinstance(event, FromLink):
-            self._vet(event)
+        self.intake.vet(event)
         self._effects = []
         match event:
             case FromSource():
-                self._on_source(event)
-            case FromLink():
-                self._on_link(event)
-            case FromHost():
-                self._on_host(event)
+                for item in self.intake.from_source(event):
+                    self._from_device(event.source, item)
+            case FromLink(neighbour):
+                for item in self.intake.from_link(event):
+                    self.receive(item, neighbour)
+            case FromHost(place, op):
+                for output in self.intake.from_host(event):
+                    if isinstance(output, Rows):
+                        self.legs.output(place, op, output)
+                    else:
+                        self.receive(output, None)
             case Committed(place, offset):
                 self.commits[place] = max(offset, self.commits.get(place, 0))
                 self.legs.on_commit(place)
@@ -123,23 +109,6 @@ class Router:
                 self.legs.tell_status(migration)
         return self._effects
 
-    def _vet(self, event: FromLink) -> None:
-        for item in event.items:
-            migration = item.migration if isinstance(item, Marker | StateRows) else None
-            if migration is None:
-                continue
-            for kind, name, known in (
-                ("mechanism", migration.mechanism, self.config.mechanisms),
-                ("operator", migration.op, self.config.operators),
-                ("site", item.dest, self.config.topology.sites),
-            ):
-                if name not in known:
-                    raise CorruptMarker(
-                        f"router {self.site}: a marker of {migration.id} from {event.neighbour} names the unknown"
-                        f" {kind} {name!r}",
-                        f"deploy the same version and configuration at {event.neighbour} and {self.site}",
-                    )
-
     # --- what the outside may ask ---
 
     def accepts_rows(self) -> bool:
@@ -153,10 +122,10 @@ class Router:
         self.pressed_from_above = pressed
 
     def acked_source(self, source: SourceId) -> int:
-        return self._from_source.get(source, -1)
+        return self.intake.acked_source(source)
 
     def acked_link(self, neighbour: SiteId) -> int:
-        return self._from_link.get(neighbour, -1)
+        return self.intake.acked_link(neighbour)
 
     def check(self) -> None:
         """Invariants that hold after every step."""
@@ -170,55 +139,11 @@ class Router:
 
     # --- events ---
 
-    def _on_source(self, event: FromSource) -> None:
-        seen = self._from_source.get(event.source, -1)
-        for seq, item in event.items:
-            if seq <= seen:
-                continue
-            if not self._has_header(item):
-                self.dead_letter(f"rows of source {event.source} do not have the columns {ROW_SCHEMA.names}", item)
-                self._from_source[event.source] = seen = seq
-                continue
-            if isinstance(item, Rows):
-                fresh = item.batch.column(3).to_numpy() > seen
-                if not fresh.all():
-                    item = replace(item, batch=item.batch.filter(fresh))
-            self._from_source[event.source] = seen = seq
+    def _from_device(self, source: SourceId, item: Rows | Clock) -> None:
+        if isinstance(item, Rows) and not item.batch.schema.equals(ROW_SCHEMA):
+            self.dead_letter(f"rows of source {source} do not have the columns {', '.join(ROW_SCHEMA.names)}", item)
+        else:
             self.route(item)
-
-    @staticmethod
-    def _has_header(item: Rows | Clock) -> bool:
-        return isinstance(item, Clock) or item.batch.schema.equals(ROW_SCHEMA)
-
-    def _on_link(self, event: FromLink) -> None:
-        expected = self._from_link.get(event.neighbour, -1) + 1
-        if event.first_seq > expected:
-            return  # something before it was lost on the way: the sender repeats it from there
-        for item in event.items[expected - event.first_seq :]:
-            self._from_link[event.neighbour] = expected
-            expected += 1
-            self.receive(item, event.neighbour)
-
-    def _on_host(self, event: FromHost) -> None:
-        at = (event.place, event.op, event.group)
-        seen = self._from_host.get(at, -1)
-        for emission in event.emissions:
-            item = self._unseen(emission, seen)
-            if item is None:
-                continue
-            self._from_host[at] = int(emission.offsets[-1])
-            if isinstance(item, Rows):
-                self.legs.output(event.place, event.op, item)
-            else:
-                self.receive(item, None)
-
-    @staticmethod
-    def _unseen(emission: Emission, seen: int) -> Rows | Marker | StateRows | None:
-        if emission.offsets[-1] <= seen:
-            return None
-        if emission.offsets[0] > seen or not isinstance(emission.item, Rows):
-            return emission.item
-        return replace(emission.item, batch=emission.item.batch.filter(emission.offsets > seen))
 
     def _on_tick(self, now_ms: int) -> None:
         self.now_ms = max(now_ms, self.now_ms)
@@ -348,7 +273,7 @@ class Router:
         self._effects.append(DeadLetter(self._dead, reason, item))
         self._dead += 1
 
-    def report(self, migration: MigrationId, status: str, moved: StateMoved = StateMoved()) -> None:  # noqa: B008
+    def report(self, migration: MigrationId, status: str, moved: StateMoved = NOTHING_MOVED) -> None:
         self._effects.append(Report(self.site, migration, status, moved))
 
     def protocol_error(self, what: str) -> ProtocolError:

@@ -239,4 +239,6 @@ def split_keys(item: Rows | Clock, keys: KeySet) -> tuple[Rows | Clock | None, R
         return item, None
     if not mask.any():
         return None, item
-    return replace(item, batch=item.batch.filter(pa.array(mask))), replace(item, batch=item.batch.filter(pa.array(~mask)))
+    return replace(item, batch=item.batch.filter(pa.array(mask))), replace(
+        item, batch=item.batch.filter(pa.array(~mask))
+    )

@@ -66,9 +66,7 @@ def _decode_rows(body: bytes, schema: pa.Schema) -> Rows:
     size = int.from_bytes(body[:4], "little")
     header = _header_decoder.decode(body[4 : 4 + size])
     batch = pa.ipc.read_record_batch(pa.py_buffer(body[4 + size :]), schema)
-    return Rows(
-        header.op, batch, header.stamp, header.dest, header.detour, header.muted, header.sample, header.gate
-    )
+    return Rows(header.op, batch, header.stamp, header.dest, header.detour, header.muted, header.sample, header.gate)
 
 
 def _corrupt(message: bytes, why: str) -> CorruptMarker:

@@ -59,7 +59,9 @@ def _ended(run: Simulation) -> list[Violation]:
     violations = []
     if not run.observed.finished:
         open_plans = ", ".join(run.manager.machine.coordinator.running) or "none"
-        violations.append(Violation("every migration ends", f"not at rest after the last input; open plans: {open_plans}"))
+        violations.append(
+            Violation("every migration ends", f"not at rest after the last input; open plans: {open_plans}")
+        )
     for site, router in run.routers.items():
         for left in router.machine.leftovers():
             violations.append(Violation("nothing is left behind", f"{site}: {left}"))
@@ -79,7 +81,9 @@ def _one_emitter(run: Simulation) -> list[Violation]:
         path = [owner, *(m.target for m in run.observed.moved if m.op == op and key in m.keys)]
         rest = iter(path)
         if not all(place in rest for place in places):
-            violations.append(Violation("one place emits for a key", f"{op} {key} was at {path} but emitted at {places}"))
+            violations.append(
+                Violation("one place emits for a key", f"{op} {key} was at {path} but emitted at {places}")
+            )
     return violations
 
 
@@ -97,7 +101,9 @@ def _same_results(run: Simulation, reference: Simulation) -> list[Violation]:
         if extra:
             violations.append(Violation("none repeated", f"{where}: {len(extra)} outputs, first {min(extra)}"))
         if not lost and not extra:
-            violations.append(Violation("order per key", f"{where}: {[s for s, _ in got]} not {[s for s, _ in expected]}"))
+            violations.append(
+                Violation("order per key", f"{where}: {[s for s, _ in got]} not {[s for s, _ in expected]}")
+            )
     return violations
 
 
@@ -107,7 +113,9 @@ def _same_states(run: Simulation, reference: Simulation) -> list[Violation]:
     violations = [Violation("state at one place", each) for each in twice]
     for op, key in sorted(mine.keys() | theirs.keys()):
         if mine.get((op, key)) != theirs.get((op, key)):
-            problem = "is missing" if (op, key) not in mine else "should not be" if (op, key) not in theirs else "differs"
+            problem = (
+                "is missing" if (op, key) not in mine else "should not be" if (op, key) not in theirs else "differs"
+            )
             violations.append(Violation("state equal to the reference", f"{op} {key} {problem}"))
     return violations
 
@@ -138,7 +146,7 @@ def _shed_exactly(run: Simulation, reference: Simulation) -> list[Violation]:
             continue
         if key in losses:
             outputs, expected_value = _with_losses(run, op, key, sources[0], losses[key])
-            expected = {line: outputs for line in expected}
+            expected = dict.fromkeys(expected, outputs)
         if mine != expected or values.get(key) != expected_value:
             declared = f"declared lost after {losses[key]} rows" if key in losses else "never declared lost"
             violations.append(Violation("shed as declared", f"{key} differs from what it should be, {declared}"))

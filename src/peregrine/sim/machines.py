@@ -242,7 +242,9 @@ class SimHost:
 
 
 class SimSource:
-    def __init__(self, world: World, source: Source, routers: Mapping[SiteId, SimRouter], latency_ms: float = 2.0) -> None:
+    def __init__(
+        self, world: World, source: Source, routers: Mapping[SiteId, SimRouter], latency_ms: float = 2.0
+    ) -> None:
         self.machine = source
         self.up = True
         self._world = world

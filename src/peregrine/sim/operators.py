@@ -34,7 +34,11 @@ class Ledger:
         count, chain = value.get(row.source, (0, b""))
         chain = blake2b(chain + row.payload, digest_size=8).digest()
         value[row.source] = (count + 1, chain)
-        told = b"%d:%s" % (count + 1, chain.hex().encode()) if self.running else blake2b(row.payload, digest_size=8).digest()
+        told = (
+            b"%d:%s" % (count + 1, chain.hex().encode())
+            if self.running
+            else blake2b(row.payload, digest_size=8).digest()
+        )
         return value, [Out(self.to, self.rekey(key), SourceId(f"{row.source}>{key}"), row.seq, row.time_ms, told)]
 
     def on_clock(self, key: str, value: Any, marks: Marks, now_ms: int | None) -> tuple[Any, list[Out]]:

@@ -10,11 +10,12 @@ from functools import partial
 from typing import Any
 
 from peregrine.core.host import apply, by_group
+from peregrine.core.intake import RouterConfig
 from peregrine.core.log import MemoryLog
 from peregrine.core.mechanisms import MECHANISMS
 from peregrine.core.messages import Append, Attach, Committed, Effect, Event, FromHost, FromSource, Send, Tick
 from peregrine.core.operator import Marks, Operator, OpSpec, Out
-from peregrine.core.router import Router, RouterConfig
+from peregrine.core.router import Router
 from peregrine.core.rows import Row, length
 from peregrine.core.source import Reading, Source
 from peregrine.core.topology import Topology

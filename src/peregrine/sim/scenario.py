@@ -207,7 +207,7 @@ class _Builder:
         names = [f"{app}-k{i}" for i in range(keys)]
         self.keys_of[op] = tuple(names)
         groups = self.specs[OpId(f"{app}/results")].groups
-        sources_of: dict[str, tuple[str, ...]] = {name: () for name in names}
+        sources_of: dict[str, tuple[str, ...]] = dict.fromkeys(names, ())
         sources = min(sources, keys)
         for s in range(sources):
             source = SourceId(f"{app}-s{s}")
@@ -250,7 +250,7 @@ class _Builder:
                 continue
             feeding = [self.specs[fed] for fed in spec.feeds]
             sites = [s.site for s in self.sources if any(fed == op for fed, _ in self.feeds[s.id])]
-            if not sites or not all(fed.sink for fed in feeding) and rng.random() < 0.5:
+            if not sites or (not all(fed.sink for fed in feeding) and rng.random() < 0.5):
                 continue
             top = sites[0]
             for site in sites[1:]:
@@ -278,7 +278,9 @@ def _faults(rng: random.Random, builder: _Builder, duration_ms: float) -> tuple[
         }[kind]
         if kind == "link" and not links:
             continue
-        faults.append(Fault(rng.uniform(0, duration_ms * 1.2), kind, str(rng.choice(targets)), rng.choice((5, 50, 400))))
+        faults.append(
+            Fault(rng.uniform(0, duration_ms * 1.2), kind, str(rng.choice(targets)), rng.choice((5, 50, 400)))
+        )
     return tuple(sorted(faults, key=lambda fault: fault.at_ms))
 
 

@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any
 
 from peregrine.core.coordinator import Cancel, PlanEnded, Status, Submit, ToRouter
+from peregrine.core.intake import RouterConfig
 from peregrine.core.keyspace import KeySet
 from peregrine.core.manager import Manager
 from peregrine.core.mechanisms import MECHANISMS
@@ -25,8 +26,8 @@ from peregrine.core.messages import (
 from peregrine.core.migrate import Migration
 from peregrine.core.mobility import Phase
 from peregrine.core.placement import Placement
-from peregrine.core.replication import StateMoved
-from peregrine.core.router import Router, RouterConfig
+from peregrine.core.replication import NOTHING_MOVED, StateMoved
+from peregrine.core.router import Router
 from peregrine.core.rows import Clock
 from peregrine.core.source import Reading, Source
 from peregrine.core.topology import Attachments
@@ -64,7 +65,7 @@ class Observed:
     refused: int = 0
     crashes: int = 0
     finished: bool = False
-    state: StateMoved = StateMoved()
+    state: StateMoved = NOTHING_MOVED
 
 
 class Simulation:

@@ -1,0 +1,102 @@
+"""The door of a router: each row, item and output enters once, however often it is handed over.
+
+Who hands over keeps everything until it is acknowledged, and repeats it after a crash or a broken connection. The router
+keeps one number for each of them, its high-water mark: what is at or below it has been seen.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+
+from peregrine.core.host import Emission
+from peregrine.core.mechanisms import MECHANISMS
+from peregrine.core.mechanisms.program import Mechanism
+from peregrine.core.messages import Event, FromHost, FromLink, FromSource
+from peregrine.core.operator import OpSpec
+from peregrine.core.rows import Clock, Item, Marker, Rows, StateRows
+from peregrine.core.topology import Topology
+from peregrine.errors import CorruptMarker
+from peregrine.types import OpId, PlaceId, SiteId, SourceId
+
+
+@dataclass(frozen=True, slots=True)
+class RouterConfig:
+    site: SiteId
+    topology: Topology
+    operators: Mapping[OpId, OpSpec]
+    mechanisms: Mapping[str, Mechanism] = field(default_factory=lambda: MECHANISMS)
+    host_lag_rows: int = 100_000  # back-pressure: devices wait while a host of this site is further behind
+
+
+class Intake:
+    def __init__(self, config: RouterConfig) -> None:
+        self._config = config
+        self._sites = frozenset(config.topology.sites)
+        self._sources: dict[SourceId, int] = {}
+        self._links: dict[SiteId, int] = {}
+        self._hosts: dict[tuple[PlaceId, OpId, int], int] = {}
+
+    def acked_source(self, source: SourceId) -> int:
+        """The last row of a source that is safe here."""
+        return self._sources.get(source, -1)
+
+    def acked_link(self, neighbour: SiteId) -> int:
+        return self._links.get(neighbour, -1)
+
+    def from_source(self, event: FromSource) -> Iterator[Rows | Clock]:
+        seen = self._sources.get(event.source, -1)
+        for seq, item in event.items:
+            if seq <= seen:
+                continue
+            if isinstance(item, Rows) and "seq" in item.batch.schema.names:
+                fresh = item.batch.column("seq").to_numpy() > seen
+                if not fresh.all():
+                    item = replace(item, batch=item.batch.filter(fresh))
+            self._sources[event.source] = seen = seq
+            yield item
+
+    def from_link(self, event: FromLink) -> Iterator[Item]:
+        expected = self.acked_link(event.neighbour) + 1
+        if event.first_seq > expected:
+            return  # something before it was lost on the way: the sender repeats it from there
+        for item in event.items[expected - event.first_seq :]:
+            self._links[event.neighbour] = expected
+            expected += 1
+            yield item
+
+    def from_host(self, event: FromHost) -> Iterator[Rows | Marker | StateRows]:
+        at = (event.place, event.op, event.group)
+        seen = self._hosts.get(at, -1)
+        for emission in event.emissions:
+            item = self.unseen(emission, seen)
+            if item is not None:
+                self._hosts[at] = int(emission.offsets[-1])
+                yield item
+
+    @staticmethod
+    def unseen(emission: Emission, seen: int) -> Rows | Marker | StateRows | None:
+        """What of an emission is new. A host that replays may cut its batches differently."""
+        if emission.offsets[-1] <= seen:
+            return None
+        if emission.offsets[0] > seen or not isinstance(emission.item, Rows):
+            return emission.item
+        return replace(emission.item, batch=emission.item.batch.filter(emission.offsets > seen))
+
+    def vet(self, event: Event) -> None:
+        """Refuse a message about things that do not exist here, before anything has changed."""
+        if not isinstance(event, FromLink):
+            return
+        for item in event.items:
+            migration = item.migration if isinstance(item, Marker | StateRows) else None
+            if migration is None:
+                continue
+            for kind, name, known in (
+                ("mechanism", migration.mechanism, self._config.mechanisms),
+                ("operator", migration.op, self._config.operators),
+                ("site", item.dest, self._sites),
+            ):
+                if name not in known:
+                    raise CorruptMarker(
+                        f"router {self._config.site}: a message about {migration.id} from {event.neighbour} names the"
+                        f" unknown {kind} {name!r}",
+                        f"deploy the same version and configuration at {event.neighbour} and {self._config.site}",
+                    )
