@@ -89,7 +89,9 @@ def simulate(
         int | None,
         typer.Option(min=1, help="Instead, run one large deployment: how many edges.", show_default=False),
     ] = None,
-    keys: Annotated[int, typer.Option(min=1, help="How many keys there are; with --scale.")] = 1_000_000,
+    keys: Annotated[
+        int | None, typer.Option(min=1, help="How many keys there are; with --scale. Default: 100 per edge.")
+    ] = None,
     seconds: Annotated[float, typer.Option(min=1, help="Simulated seconds; with --scale.")] = 4.0,
     script: Annotated[
         Path | None, typer.Option(help="Instead, tell the story of one scenario file.", show_default=False)
@@ -237,7 +239,7 @@ def _as_dict(
     }
 
 
-def _run_scale(edges: int, keys: int, seconds: float, seed: int, as_json: bool) -> None:
+def _run_scale(edges: int, keys: int | None, seconds: float, seed: int, as_json: bool) -> None:
     from peregrine.sim.scale import run_scale
 
     with _progress("{task.fields[news]}") as progress:

@@ -21,7 +21,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from peregrine.core.topology import NAME, Edge, Link, Topology, cycles, unreachable
+from peregrine.core.graph import cycles, unreachable
+from peregrine.core.topology import NAME, Edge, Link, Topology
 from peregrine.errors import ConfigurationError
 from peregrine.types import SiteId
 

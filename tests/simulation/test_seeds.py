@@ -1,7 +1,7 @@
 """Random runs with every mechanism and every kind of fault, each compared with a run in which nothing happened.
 
-Fixed seeds, so that a change that breaks one is caught where it was made; and fresh ones, so that every run of the suite
-looks somewhere new. A failure prints the command that replays it.
+Fixed seeds, so that a change that breaks one is caught where it was made; and fresh ones, so that every run of the
+suite looks somewhere new. A failure prints the command that replays it.
 """
 
 import secrets

@@ -21,6 +21,7 @@ from harness import (
     spec,
     tree,
 )
+from peregrine.core.attachments import Attachments
 from peregrine.core.coordinator import (
     RETRY_MS,
     Cancel,
@@ -38,7 +39,6 @@ from peregrine.core.messages import Abort, Begin, Query, Report, Tick
 from peregrine.core.operator import OpSpec
 from peregrine.core.placement import Placement
 from peregrine.core.reconfigure import Move, Plan, even_chunks, in_chunks, sideways, split
-from peregrine.core.topology import Attachments
 from peregrine.errors import ConfigurationError, OverlapError, PeregrineError, PlanError, UnknownName
 from peregrine.types import MigrationId, OpId, PlaceId, SiteId
 

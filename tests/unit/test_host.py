@@ -140,6 +140,12 @@ def test_a_row_that_waits_twice_is_applied_once() -> None:
     assert seqs(emissions) == [0, 1, 2]
 
 
+def test_a_row_that_comes_again_while_it_waits_does_not_make_the_state_grow() -> None:
+    _, often = run(*chained((2, 1), (2, 1), (2, 1)))
+    _, once = run(*chained((2, 1)))
+    assert often == once
+
+
 def test_a_partly_filled_gap_lets_only_the_rows_before_the_next_gap_go() -> None:
     emissions, state = run(*chained((4, 3), (1, 0), (0, FIRST)))
     assert seqs(emissions) == [0, 1]

@@ -237,7 +237,7 @@ def test_behind_the_termination_markers_rows_of_k_go_to_d_alone() -> None:
     net.deliver(REGION, EDGE1)  # READY
     net.send(EDGE1, "car1", "car2")
     assert net.log(AT_EDGE1)[2:] == ["<snapshot>", "car1#2", "<drop>", "car2#4"]
-    assert net.link(EDGE1, REGION)[-3:] == ["car1#2", "T>target", "car1#3"]
+    assert net.link(EDGE1, REGION) == ["car1#2", "T>gate", "T>target", "car1#3"]
     assert net.statuses() == ["begun", "switched"]
 
 
@@ -275,7 +275,7 @@ def test_d_works_behind_the_gate_while_it_waits_for_s() -> None:
     net.work(AT_CLOUD)
     assert net.committed[AT_CLOUD] == net.logs[AT_CLOUD].end
     assert net.outputs("car1") == [(AT_EDGE1, 0)]
-    assert net.leftovers() == ["m is open as target, 0 batches held, 1 behind its gate"]
+    assert net.leftovers() == ["m is open as target", "m is open as gate, 0 batches held, 1 behind its gate"]
 
 
 def test_the_outputs_of_d_follow_the_last_output_of_s() -> None:
@@ -284,7 +284,7 @@ def test_the_outputs_of_d_follow_the_last_output_of_s() -> None:
     switched(net)
     net.work(AT_CLOUD)
     net.work(AT_EDGE1)  # emits row 2, drops K and acknowledges
-    assert net.link(EDGE1, REGION) == ["car1#2", "ack>target"]
+    assert net.link(EDGE1, REGION) == ["car1#2", "ack>gate"]
     net.deliver(EDGE1, REGION)
     net.deliver(REGION, CLOUD)
     assert net.landed("car1") == [0, 2]
@@ -332,6 +332,58 @@ def test_the_gate_opens_only_when_every_group_of_k_is_acknowledged() -> None:
     net.work(AT_EDGE1, max_rows=1)
     net.settle(hosts=False)
     assert net.landed("car1") == [0, 2]
+
+
+def test_the_gate_stands_where_the_paths_of_s_and_d_meet() -> None:
+    """Falcon III-E phase 6: D's outputs wait for S's last word, and have come as far as they can meanwhile.
+
+    Sideways from edge1 to edge2 both pass the region: the gate is there, not at edge2.
+    """
+    net = Net(owners=[(K, AT_EDGE1)])
+    m = migration(K, AT_EDGE1, AT_EDGE2, EDGE2)
+    assert m.gate == REGION
+    net.send(EDGE2, "car1")
+    net.settle()
+    net.begin(m)
+    net.settle(hosts=False)
+    net.work(AT_EDGE1)
+    net.settle(hosts=False)
+    net.send(EDGE2, "car1")  # the last row for S
+    net.settle(hosts=False)
+    net.work(AT_EDGE2)
+    net.settle(hosts=False)
+    net.send(EDGE2, "car1")
+    net.settle(hosts=False)
+    net.work(AT_EDGE2)
+    net.settle(hosts=False)
+    assert net.statuses() == ["begun", "switched"]
+    assert net.log(AT_EDGE2) == ["<restore>", "car1#1~", "car1#2!"]
+    (waits,) = net.routers[REGION].leftovers()
+    assert waits == "m is open as gate, 0 batches held, 1 behind its gate"
+    net.settle()
+    assert net.landed("car1") == [0, 1, 2]
+    assert net.statuses()[-1] == "done" and net.leftovers() == []
+
+
+def test_the_gate_is_closed_before_the_first_output_that_must_wait_can_reach_it() -> None:
+    """Falcon III-E phase 6, down: T for the gate leaves ahead of everything that D emits unmuted."""
+    net = Net(owners=[(K, AT_CLOUD)])
+    m = migration(K, AT_CLOUD, AT_EDGE1, EDGE1)
+    net.begin(m)
+    net.settle(hosts=False)
+    net.send(EDGE1, "car1")
+    net.settle(hosts=False)
+    net.work(AT_CLOUD, max_rows=1)  # the snapshot; row 0 stays in S's log
+    net.settle(hosts=False)
+    net.work(AT_EDGE1)  # ready: the anchor switches
+    net.send(EDGE1, "car1")
+    net.work(AT_EDGE1)
+    sent = net.link(EDGE1, REGION)
+    assert sent.index("T>gate") < sent.index("T>source") < sent.index("car1#1!")
+    net.settle(hosts=False)
+    assert net.landed("car1") == []
+    net.settle()
+    assert net.landed("car1") == [0, 1]
 
 
 # --- every direction ---

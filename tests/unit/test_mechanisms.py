@@ -137,7 +137,7 @@ def test_the_anchor_switches_once_and_the_target_ends_it_once(mechanism: Mechani
 
 @every
 def test_what_is_closed_is_opened_again(mechanism: Mechanism) -> None:
-    for close, again in ((do.Gate, do.Open), (do.Mute, do.Unmute), (do.Halt, do.Resume)):
+    for close, again in ((do.Gate, do.Open), (do.Close, do.Open), (do.Mute, do.Unmute), (do.Halt, do.Resume)):
         assert count(mechanism, close) == count(mechanism, again), close
 
 
@@ -161,6 +161,14 @@ def test_an_order_is_promised_only_if_the_outputs_of_two_tracks_cannot_mix(mecha
 
 
 @every
+def test_the_gate_is_told_of_the_switch_before_the_places_are(mechanism: Mechanism) -> None:
+    """Falcon III-E phase 6: it must be closed when D's first output comes."""
+    for _, _, step in steps(mechanism):
+        if isinstance(step, do.Mark) and step.event is On.TERMINATE and count(mechanism, do.Gate):
+            assert step.roles[0] is Role.GATE
+
+
+@every
 def test_primitives_are_used_by_the_role_that_can_perform_them(mechanism: Mechanism) -> None:
     """Design section 4: stream management at the anchor and at D's router, state management at S's and D's hosts."""
     roles: dict[type[do.Step], set[Role]] = {
@@ -172,9 +180,11 @@ def test_primitives_are_used_by_the_role_that_can_perform_them(mechanism: Mechan
         do.Ripen: {Role.SOURCE},
         do.Drop: {Role.SOURCE},
         do.Collect: {Role.STORE},
+        do.Close: {Role.GATE},
+        do.Open: {Role.GATE},
         do.Halt: {Role.SOURCE, Role.TARGET},
         do.Resume: {Role.SOURCE, Role.TARGET},
-        do.Tell: {Role.SOURCE, Role.TARGET},
+        do.Tell: {Role.SOURCE, Role.TARGET, Role.GATE},
     }
     for role, event, step in steps(mechanism):
         assert role in roles.get(type(step), {Role.TARGET}), (role, event, step)

@@ -20,6 +20,7 @@ from harness import (
     spec,
     tree,
 )
+from peregrine.core.attachments import Attachments
 from peregrine.core.coordinator import CoordinatorEffect, PlanEnded, Status, Submit, ToRouter
 from peregrine.core.keyspace import KeySet
 from peregrine.core.manager import Manager, ManagerEvent
@@ -29,7 +30,6 @@ from peregrine.core.mobility import Phase
 from peregrine.core.placement import Placement
 from peregrine.core.reconfigure import Move, Plan
 from peregrine.core.source import Reading, Source
-from peregrine.core.topology import Attachments
 from peregrine.types import MigrationId, SiteId, SourceId
 
 DWELL_MS = 5000
@@ -194,6 +194,16 @@ def test_a_key_that_somebody_else_moves_waits_for_the_next_stray() -> None:
     assert m.step(STRAY) == []
     m.step(Report(EDGE1, MigrationId("mine.0.0"), "aborted"))
     assert len(commands(m.step(STRAY))) == 1
+
+
+def test_a_second_leg_that_somebody_else_is_in_the_way_of_is_tried_again() -> None:
+    """Falcon III-D with III-F: the trip is not forgotten."""
+    m = manager()
+    ended(m, first_leg(m, at_ms=1000))
+    m.step(Submit(Plan("mine", ((Move(OP, keys("car1"), AT_REGION, AT_CLOUD),),))))
+    assert [command for command, leg in commands(m.step(Tick(1000 + DWELL_MS))) if leg.target == AT_EDGE2] == []
+    m.step(Report(REGION, MigrationId("mine.0.0"), "aborted"))
+    assert [leg.target for _, leg in commands(m.step(Tick(1001 + DWELL_MS)))] == [AT_EDGE2]
 
 
 def test_a_key_with_sources_at_several_edges_stays_where_all_of_them_meet() -> None:

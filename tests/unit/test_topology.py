@@ -5,7 +5,9 @@ from dataclasses import FrozenInstanceError
 
 import pytest
 
-from peregrine.core.topology import Attachments, Direction, Link, Site, Topology, cycles, unreachable
+from peregrine.core.attachments import Attachments
+from peregrine.core.graph import cycles, unreachable
+from peregrine.core.topology import Direction, Link, Site, Topology
 from peregrine.errors import ConfigurationError, UnknownName
 from peregrine.types import PlaceId, SiteId, SourceId
 

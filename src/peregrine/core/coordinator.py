@@ -1,7 +1,7 @@
 """Carries out plans: stage after stage, the migrations of a stage at the same time, on disjoint keys.
 
-Like a router it is a deterministic machine over a durable journal of what happened to it, so a manager that died goes on
-where it was. It sits on no data path and coordinates nothing in time: it begins migrations and notices their end.
+Like a router it is a deterministic machine over a durable journal of what happened to it, so a manager that died goes
+on where it was. It sits on no data path and coordinates nothing in time: it begins migrations and notices their end.
 Commands may be lost or repeated; routers recognise repeats, and `Tick` sends again what has not been answered.
 """
 
@@ -190,8 +190,8 @@ class Coordinator:
     def _anchors(self, move: Move) -> list[SiteId]:
         """The sites that can decide the order of K, the one on the shorter way first.
 
-        D's router always can. S's router can if D is not below it: otherwise rows that passed D's router on their way up
-        to S before the switch would come back down to it behind rows that D has already taken.
+        D's router always can. S's router can if D is not below it: otherwise rows that passed D's router on their way
+        up to S before the switch would come back down to it behind rows that D has already taken.
         """
         source, target = site_of(move.source), site_of(move.target)
         return [source, target] if self._topology.is_at_or_above(target, source) else [target]

@@ -1,7 +1,7 @@
 """The door of a router: each row, item and output enters once, however often it is handed over.
 
-Who hands over keeps everything until it is acknowledged, and repeats it after a crash or a broken connection. The router
-keeps one number for each of them, its high-water mark: what is at or below it has been seen.
+Who hands over keeps everything until it is acknowledged, and repeats it after a crash or a broken connection. The
+router keeps one number for each of them, its high-water mark: what is at or below it has been seen.
 """
 
 from collections.abc import Iterator, Mapping

@@ -1,11 +1,12 @@
 """What reaches a router about the migrations in which it plays a role.
 
 Events come in markers, in band; the mechanism's table says which primitives to perform (`core/primitives.py` does).
-Falcon III-E is the model: the anchor starts and ends the copying of K, and everything else follows from markers that lie
-in the same streams as the rows.
+Falcon III-E is the model: the anchor starts and ends the copying of K, and everything else follows from markers that
+lie in the same streams as the rows.
 
 One order for K, always: at any time the rows of K are put in order at one router. Before R that is the router of S;
-R hands it to the anchor (`Defer`: S's router sends there whatever did not come from there), and T hands it to D's router.
+R hands it to the anchor (`Defer`: S's router sends there whatever did not come from there), and T hands it to D's
+router.
 """
 
 from collections.abc import Mapping

@@ -5,6 +5,7 @@ Deterministic over its journal, like everything that must survive a crash.
 
 from collections.abc import Mapping
 
+from peregrine.core.attachments import Attachments
 from peregrine.core.coordinator import (
     Cancel,
     Coordinator,
@@ -20,7 +21,6 @@ from peregrine.core.messages import Attached, Report, Stray, Tick
 from peregrine.core.mobility import GiveUp, Mobility, MobilityEvent, Propose
 from peregrine.core.operator import OpSpec
 from peregrine.core.placement import Placement
-from peregrine.core.topology import Attachments
 from peregrine.types import OpId
 
 ManagerEvent = Submit | Cancel | Report | Tick | Attached | Stray

@@ -1,8 +1,8 @@
 """Sources that roam (Falcon III-F): their keys follow them, in two moves, without a row lost or out of order.
 
-A router notices rows of a key that is owned below another child (`Stray`), and sends them down there meanwhile. The first
-move brings the key up to that router, where all paths of the source meet; the second, once the source has stayed `dwell_ms`
-at one site, down to that site. Back during the first: it finishes, the router above serves both. Back (or
+A router notices rows of a key that is owned below another child (`Stray`), and sends them down there meanwhile. The
+first move brings the key up to that router, where all paths of the source meet; the second, once the source has stayed
+`dwell_ms` at one site, down to that site. Back during the first: it finishes, the router above serves both. Back (or
 further away) during the second: it is cancelled. Order while a source is in doubt is kept by the host, see `Row.prev`.
 """
 
@@ -10,11 +10,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 
+from peregrine.core.attachments import Attachments
 from peregrine.core.coordinator import Coordinator, PlanEnded, Status
 from peregrine.core.keyspace import KeySet
 from peregrine.core.messages import Attached, Stray, Tick
 from peregrine.core.reconfigure import Move, Plan
-from peregrine.core.topology import Attachments
 from peregrine.errors import PlanError
 from peregrine.types import OpId, SiteId, SourceId, site_of
 

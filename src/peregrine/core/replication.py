@@ -1,8 +1,8 @@
 """Replicas of key state at other places (Spacker III-B, survey IV-F): what is kept, and whether a migration needs it.
 
-A replica is a key image with its chunks. The source remembers which chunks a place has (`KeyState.sent`) and leaves them
-out; links are FIFO and logs durable, so what was sent before has arrived before. `retrieval` is Spacker's last step
-(III-C1): a plan suggests reload or transfer, what both sides have at the moment of the move decides.
+A replica is a key image with its chunks. The source remembers which chunks a place has (`KeyState.sent`) and leaves
+them out; links are FIFO and logs durable, so what was sent before has arrived before. `retrieval` is Spacker's last
+step (III-C1): a plan suggests reload or transfer, what both sides have at the moment of the move decides.
 """
 
 from dataclasses import dataclass, replace

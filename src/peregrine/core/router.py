@@ -78,8 +78,8 @@ class Router:
         self._effects = []
         match event:
             case FromSource():
-                for item in self.intake.from_source(event):
-                    self._from_device(event.source, item)
+                for produced in self.intake.from_source(event):
+                    self._from_device(event.source, produced)
             case FromLink(neighbour):
                 for item in self.intake.from_link(event):
                     self.receive(item, neighbour)
@@ -204,9 +204,9 @@ class Router:
         elif len(item) and (only := self.table.only_route(item.op)) is not None:
             self._dispatch(only, item, via)
         else:
-            for number, batch in split(item.batch, self.table.lookup(item.op, item.hashes)):
-                part = item if batch is item.batch else replace(item, batch=batch)
-                self._dispatch(self.table.route(number), part, via)
+            parts = split(item.batch, self.table.lookup(item.op, item.hashes))
+            for route, batch in [(self.table.route(number), batch) for number, batch in parts]:
+                self._dispatch(route, item if batch is item.batch else replace(item, batch=batch), via)
 
     def _dispatch(self, route: Route, item: Rows | Clock, via: SiteId | None) -> None:
         match route:

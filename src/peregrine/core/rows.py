@@ -81,7 +81,9 @@ class Rows:
 
 @dataclass(frozen=True, slots=True)
 class Clock:
-    """Time as a fact in the log: a source's watermark for these keys, or (without a source) a tick of the wall clock."""
+    """Time as a fact in the log: a source's watermark for these keys, or (without a source) a tick of the wall
+    clock.
+    """
 
     op: OpId
     keys: KeySet

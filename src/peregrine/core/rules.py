@@ -11,15 +11,15 @@ from collections.abc import Hashable
 from typing import Generic, TypeVar
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from peregrine.core.keyspace import Hashes, KeySet, stable_hash
+from peregrine.core.overrides import NO_ROUTE, Overrides, RouteIds
 from peregrine.errors import ConfigurationError, UnknownName
 from peregrine.types import OpId
 
 R = TypeVar("R", bound=Hashable)
-RouteIds = npt.NDArray[np.int32]
+_FEW_ROUTES = 1024  # so many are kept without a look whether they are still used
 
 
 class RuleTable(Generic[R]):
@@ -29,6 +29,7 @@ class RuleTable(Generic[R]):
         self._routes: list[R] = [default]
         self._ids: dict[R, int] = {default: 0}
         self._rules: dict[OpId, _Rules] = {}
+        self._renumber_at = _FEW_ROUTES
 
     def add_op(self, op: OpId, groups: int) -> None:
         """Make an operator known; all its keys take the default route. Known already: nothing happens."""
@@ -51,10 +52,23 @@ class RuleTable(Generic[R]):
     def assign(self, op: OpId, keys: KeySet, route: R) -> None:
         """From now on exactly these keys go to `route`."""
         rules = self._rules_of(op, keys)
+        if len(self._routes) > self._renumber_at:
+            self._renumber()
         route_id = self._ids.setdefault(route, len(self._routes))
         if route_id == len(self._routes):
             self._routes.append(route)
         rules.assign(keys, route_id)
+
+    def _renumber(self) -> None:
+        """Forget routes that no key takes any more: each migration has routes of its own, and goes."""
+        used = sorted({0}.union(*(rules.ids_in_use() for rules in self._rules.values())))
+        new_ids = np.zeros(len(self._routes), dtype=np.int32)
+        new_ids[used] = np.arange(len(used), dtype=np.int32)
+        for rules in self._rules.values():
+            rules.renumber(new_ids)
+        self._routes = [self._routes[i] for i in used]
+        self._ids = {route: i for i, route in enumerate(self._routes)}
+        self._renumber_at = max(_FEW_ROUTES, 2 * len(self._routes))
 
     def lookup(self, op: OpId, hashes: Hashes) -> RouteIds:
         """The id of the route of each hash."""
@@ -64,6 +78,7 @@ class RuleTable(Generic[R]):
         return self._routes[self._rules_of(op).lookup_one(stable_hash(key))]
 
     def route(self, route_id: int) -> R:
+        """Ids are good until the next `assign`."""
         return self._routes[route_id]
 
     def partition(self, op: OpId, keys: KeySet) -> list[tuple[R, KeySet]]:
@@ -133,7 +148,7 @@ class _Rules:
     def __init__(self, groups: int) -> None:
         self.groups = groups
         self.by_group: RouteIds = np.zeros(groups, dtype=np.int32)
-        self.overrides = _Overrides()
+        self.overrides = Overrides()
         self.only = 0  # the one route of all keys, if there is just one
 
     def lookup(self, hashes: Hashes) -> RouteIds:
@@ -161,7 +176,7 @@ class _Rules:
 
     def _the_only(self) -> int:
         first = int(self.by_group[0])
-        return _NONE if self.overrides.live or (self.by_group != first).any() else first
+        return NO_ROUTE if self.overrides.live or (self.by_group != first).any() else first
 
     def _assign_groups(self, keys: KeySet, route_id: int) -> None:
         spared, names = keys.minus_by_hash
@@ -175,7 +190,12 @@ class _Rules:
 
     def _override(self, hashes: Hashes, names: list[str], ids: RouteIds) -> None:
         same = self.by_group.take((hashes % self.groups).view(np.int64)) == ids
-        self.overrides.put(hashes, names, np.where(same, np.int32(_NONE), ids))
+        self.overrides.put(hashes, names, np.where(same, np.int32(NO_ROUTE), ids))
+
+    def renumber(self, new_ids: RouteIds) -> None:
+        self.by_group = new_ids[self.by_group]
+        self.overrides.renumber(new_ids)
+        self.only = self._the_only()
 
     def ids_in_use(self) -> list[int]:
         # Entry by entry: -1 (no route) is counted at 0.
@@ -220,132 +240,6 @@ class _Rules:
             assert stable_hash(name) % self.groups == g, f"override of {name!r} is filed under another key's hash"
             assert 0 <= route_id < route_count, f"key {name!r} goes to the unknown route {route_id}"
             assert route_id != self.by_group[g], f"override of {name!r} says the same as its group"
-
-
-_NONE = -1
-_FEWEST_SLOTS = 32
-
-
-class _Overrides:
-    """Route ids of single keys: a hash table with open addressing whose probes are vectorised.
-
-    Entries are columns in order of arrival; `slots` holds entry numbers. Entry 0 stands for "no entry", so that an
-    empty slot needs no test: it has no route. An entry whose key lost its override gets no route either and waits for
-    the next rebuild; it keeps chains of probes whole until then, and is there when the key comes back.
-    """
-
-    __slots__ = ("hashes", "ids", "live", "names", "shift", "slots")
-
-    def __init__(self) -> None:
-        self._allocate(_FEWEST_SLOTS)
-
-    def _allocate(self, slot_count: int) -> None:
-        # At most a quarter of the slots is taken: nearly every hash is decided by its first probe.
-        capacity = slot_count // 4
-        self.hashes: Hashes = np.zeros(capacity, dtype=np.uint64)
-        self.ids: RouteIds = np.full(capacity, _NONE, dtype=np.int32)
-        self.names = [""]
-        self.slots: RouteIds = np.zeros(slot_count, dtype=np.int32)
-        # The home of a hash is given by its high bits. The low bits are those of its group: where overrides are in few
-        # groups, as after a move of some of a group's keys, they would all want the same few slots.
-        self.shift = 64 - (slot_count.bit_length() - 1)
-        self.live = 0
-
-    def lookup(self, hashes: Hashes) -> RouteIds:
-        """The route id of each hash, negative where it has none of its own."""
-        return self.ids.take(self._find(hashes))
-
-    def lookup_one(self, key_hash: int) -> int:
-        at, last = key_hash >> self.shift, len(self.slots) - 1
-        while (entry := self.slots[at]) and self.hashes[entry] != key_hash:
-            at = (at + 1) & last
-        return int(self.ids[entry])
-
-    def put(self, hashes: Hashes, names: list[str], ids: RouteIds) -> None:
-        """Set the route ids of keys, `_NONE` for no override; the hashes are in ascending order."""
-        entries = self._find(hashes)
-        known = entries != 0
-        if known.any():
-            self._set(entries[known], ids[known])
-        fresh = np.flatnonzero(~known & (ids >= 0))
-        if len(fresh) > 1:  # of keys with the same hash one entry stands for all
-            fresh = fresh[np.append(True, hashes[fresh[1:]] != hashes[fresh[:-1]])]
-        if len(fresh):
-            self._append(hashes[fresh], [names[i] for i in fresh.tolist()], ids[fresh])
-        self._compact()
-
-    def forget_groups(self, chosen: npt.NDArray[np.bool_]) -> None:
-        """No key of the chosen groups has an override any more."""
-        if self.live:
-            used = self.hashes[: len(self.names)]
-            gone = np.flatnonzero(chosen[used % len(chosen)])
-            self._set(gone, np.full(len(gone), _NONE, dtype=np.int32))
-            self._compact()
-
-    def in_groups(self, wanted: frozenset[int], groups: int) -> list[tuple[str, int, int]]:
-        """(key, group, route id) of the overrides in these groups, in the order in which they came."""
-        entries = np.flatnonzero(self.ids[: len(self.names)] >= 0)
-        rows = zip(entries.tolist(), (self.hashes[entries] % groups).tolist(), self.ids[entries].tolist(), strict=True)
-        return [(self.names[entry], g, route_id) for entry, g, route_id in rows if g in wanted]
-
-    def _find(self, hashes: Hashes) -> npt.NDArray[np.int32]:
-        """The entry of each hash, 0 where there is none."""
-        at = (hashes >> np.uint64(self.shift)).view(np.int64)
-        entries = self.slots.take(at)
-        wrong = (self.hashes.take(entries) != hashes) & (entries != 0)
-        if not wrong.any():
-            return entries
-        (astray,) = wrong.nonzero()
-        at, last = at[astray], len(self.slots) - 1
-        while len(astray):
-            at = (at + 1) & last
-            found = self.slots.take(at)
-            entries[astray] = found
-            wrong = (self.hashes.take(found) != hashes[astray]) & (found != 0)
-            at, astray = at[wrong], astray[wrong]
-        return entries
-
-    def _set(self, entries: npt.NDArray[np.integer], ids: RouteIds) -> None:
-        self.live += int(np.count_nonzero(ids >= 0)) - int(np.count_nonzero(self.ids[entries] >= 0))
-        self.ids[entries] = ids
-
-    def _append(self, hashes: Hashes, names: list[str], ids: RouteIds) -> None:
-        if len(self.names) + len(names) > len(self.hashes):
-            self._rebuild(len(names))
-        first, end = len(self.names), len(self.names) + len(names)
-        self.hashes[first:end] = hashes
-        self.ids[first:end] = ids
-        self.names += names
-        self.live += len(names)
-        self._place(np.arange(first, end, dtype=np.int32))
-
-    def _place(self, entries: npt.NDArray[np.int32]) -> None:
-        """Give new entries their slots: all try at once, and who finds a slot taken goes on to the next."""
-        at = (self.hashes[entries] >> np.uint64(self.shift)).view(np.int64)
-        last = len(self.slots) - 1
-        while len(entries):
-            free = self.slots[at] == 0
-            self.slots[at[free]] = entries[free]
-            lost = self.slots[at] != entries
-            entries, at = entries[lost], (at[lost] + 1) & last
-
-    def _compact(self) -> None:
-        if len(self.names) > 2 * self.live + _FEWEST_SLOTS:
-            self._rebuild(0)
-
-    def _rebuild(self, more: int) -> None:
-        """Drop entries without a route and make room for more, with so much to spare that this stays rare."""
-        kept = np.flatnonzero(self.ids[: len(self.names)] >= 0)
-        hashes, ids, names = self.hashes[kept], self.ids[kept], self.names
-        self._allocate(max(_FEWEST_SLOTS, 1 << (6 * (len(kept) + more + 1) - 1).bit_length()))
-        if len(kept):
-            self._append(hashes, [names[entry] for entry in kept.tolist()], ids)
-
-    def check(self) -> None:
-        used = len(self.names)
-        assert used <= len(self.hashes) == len(self.slots) // 4, "the table is too full"
-        assert self.live == np.count_nonzero(self.ids >= 0), "the count of overrides is wrong"
-        assert (self._find(self.hashes[1:used]) == np.arange(1, used)).all(), "an entry cannot be found"
 
 
 def _first_of(part: tuple[int, KeySet]) -> tuple[int, str]:

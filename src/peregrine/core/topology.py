@@ -6,7 +6,6 @@ thousand sites are as quick as ten. This module knows where sites are; it does n
 """
 
 import bisect
-import difflib
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -14,11 +13,11 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import TypeAlias, TypeVar
 
+from peregrine.core.graph import cheapest_parents, check_parents, names_like
 from peregrine.errors import ConfigurationError, UnknownName
-from peregrine.types import PlaceId, SiteId, SourceId
+from peregrine.types import PlaceId, SiteId
 
 NAME = re.compile(r"[^\s/,]+")
-NAMES_SHOWN = 20
 T = TypeVar("T")
 
 
@@ -107,7 +106,7 @@ class Topology:
     ) -> "Topology":
         """The tree of the paths with the least latency to the root; of equal ones the fewest hops, then by name."""
         edges = tuple(edges)
-        parents = _cheapest_parents(root, edges)
+        parents = cheapest_parents(root, edges)
         unused = [e for e in edges if not _joins(parents, e[0], e[1])]
         return _grow(root, parents, hosts or {}, cpu_prices or {}, tuple(sorted(unused, key=lambda e: sorted(e[:2]))))
 
@@ -259,80 +258,13 @@ class Topology:
 
     def _known(self, site: SiteId) -> SiteId:
         if site not in self._depth:
-            raise UnknownName("site", site, _names_like(site, self.sites))
+            raise UnknownName("site", site, names_like(site, self.sites))
         return site
 
     def _climb(self, site: SiteId, levels: int) -> SiteId:
         for _ in range(levels):
             site = self._parent[site]
         return site
-
-
-class Attachments:
-    """Where each mobile source is now. Sources roam, so they are not part of the tree."""
-
-    __slots__ = ("_site", "_sources")
-
-    def __init__(self) -> None:
-        self._site: dict[SourceId, SiteId] = {}
-        self._sources: dict[SiteId, set[SourceId]] = {}
-
-    def attach(self, source: SourceId, site: SiteId) -> SiteId | None:
-        """Put a source at a site; the answer is where it was before."""
-        before = self.detach(source)
-        self._site[source] = site
-        self._sources.setdefault(site, set()).add(source)
-        return before
-
-    def detach(self, source: SourceId) -> SiteId | None:
-        """Forget a source; the answer is where it was."""
-        before = self._site.pop(source, None)
-        if before is not None:
-            self._sources[before].remove(source)
-            if not self._sources[before]:
-                del self._sources[before]
-        return before
-
-    def at(self, source: SourceId) -> SiteId | None:
-        return self._site.get(source)
-
-    def sources_at(self, site: SiteId) -> tuple[SourceId, ...]:
-        """Sorted by name."""
-        return tuple(sorted(self._sources.get(site, ())))
-
-
-def cycles(parents: Mapping[SiteId, SiteId]) -> list[tuple[SiteId, ...]]:
-    """Every cycle among the parents, each starting at its smallest name."""
-    found = []
-    done: set[SiteId] = set()
-    for start in sorted(parents):
-        trail: dict[SiteId, None] = {}
-        site = start
-        while site in parents and site not in done and site not in trail:
-            trail[site] = None
-            site = parents[site]
-        if site in trail:
-            names = list(trail)
-            ring = names[names.index(site) :]
-            first = ring.index(min(ring))
-            found.append(tuple(ring[first:] + ring[:first]))
-        done.update(trail)
-    return found
-
-
-def unreachable(root: SiteId, edges: Iterable[Edge]) -> tuple[SiteId, ...]:
-    """The sites of a graph from which no path leads to the root, sorted by name."""
-    neighbours: dict[SiteId, list[SiteId]] = {root: []}
-    for a, b, _ in edges:
-        neighbours.setdefault(a, []).append(b)
-        neighbours.setdefault(b, []).append(a)
-    reached, frontier = {root}, [root]
-    while frontier:
-        for site in neighbours[frontier.pop()]:
-            if site not in reached:
-                reached.add(site)
-                frontier.append(site)
-    return tuple(sorted(neighbours.keys() - reached))
 
 
 def _grow(
@@ -343,11 +275,11 @@ def _grow(
     unused: tuple[Edge, ...],
 ) -> Topology:
     """Check the parts of a tree and compute what its queries need."""
-    _check_parents(root, parents)
+    check_parents(root, parents)
     names = {root, *parents}
     for name in (*hosts, *cpu_prices):
         if name not in names:
-            raise UnknownName("site", name, _names_like(name, sorted(names)))
+            raise UnknownName("site", name, names_like(name, sorted(names)))
     site = {name: Site(name, tuple(hosts.get(name, ())), cpu_prices.get(name, 0.0)) for name in sorted(names)}
     parent = {name: above for name, (above, _) in parents.items()}
     below: dict[SiteId, list[SiteId]] = {}
@@ -365,68 +297,9 @@ def _grow(
     return Topology(root, ordered, unused, site, parent, links, depth, children)
 
 
-def _check_parents(root: SiteId, parents: Mapping[SiteId, tuple[SiteId, Link]]) -> None:
-    above = {site: parent for site, (parent, _) in parents.items()}
-    if root in above:
-        raise ConfigurationError(f"the root {root!r} has the parent {above[root]!r}", "remove the parent or the root")
-    for site, parent in above.items():
-        if site == parent:
-            raise ConfigurationError(f"site {site!r} is its own parent", "name another site as the parent")
-    if above and root not in above.values():
-        tops = sorted(set(above.values()) - above.keys())
-        raise UnknownName("root site", root, _names_like(root, tops or sorted(above)))
-    for site, parent in above.items():
-        if parent not in above and parent != root:
-            raise UnknownName(f"parent of site {site!r}:", parent, _names_like(parent, [root, *sorted(above)]))
-    for ring in cycles(above):
-        raise ConfigurationError(
-            f"the parents form a cycle: {' -> '.join((*ring, ring[0]))}", f"let one of them lead to the root {root!r}"
-        )
-
-
-def _cheapest_parents(root: SiteId, edges: Sequence[Edge]) -> dict[SiteId, tuple[SiteId, Link]]:
-    import networkx as nx  # slow to import, and a tree does not need it
-
-    links: dict[frozenset[SiteId], Link] = {}
-    for a, b, link in edges:
-        if a == b:
-            raise ConfigurationError(f"a link joins site {a!r} to itself", "join two different sites")
-        if frozenset((a, b)) in links:
-            raise ConfigurationError(f"{a!r} and {b!r} are linked twice", "keep one link between two sites")
-        links[frozenset((a, b))] = link
-    sites = {site for pair in links for site in pair}
-    if sites and root not in sites:
-        raise UnknownName("root site", root, _names_like(root, sorted(sites)))
-    if lost := unreachable(root, edges):
-        raise ConfigurationError(
-            f"no path leads from {', '.join(lost[:NAMES_SHOWN])} to the root {root!r}", "add a link, or remove the site"
-        )
-    graph = nx.Graph()
-    graph.add_node(root)
-    graph.add_weighted_edges_from(((a, b, link.latency_ms) for a, b, link in edges), weight="latency_ms")
-    nearer, _ = nx.dijkstra_predecessor_and_distance(graph, root, weight="latency_ms")
-    # Links of no latency make sites each other's predecessors; to count hops along the cheapest paths excludes cycles.
-    cheapest = nx.DiGraph((before, site) for site, befores in nearer.items() for before in befores)
-    cheapest.add_node(root)
-    hops = nx.single_source_shortest_path_length(cheapest, root)
-    parents = {}
-    for site in sorted(sites - {root}):
-        parent = min(before for before in nearer[site] if hops[before] + 1 == hops[site])
-        parents[site] = (parent, links[frozenset((site, parent))])
-    return parents
-
-
 def _joins(parents: Mapping[SiteId, tuple[SiteId, Link]], a: SiteId, b: SiteId) -> bool:
     """Whether the tree uses the link between a and b."""
     return any(child in parents and parents[child][0] == parent for child, parent in ((a, b), (b, a)))
-
-
-def _names_like(name: str, known: Sequence[SiteId]) -> list[str]:
-    """Names to suggest: all of a few, the nearest of many."""
-    names: list[str] = list(known)
-    if len(names) <= NAMES_SHOWN:
-        return names
-    return difflib.get_close_matches(name, names, NAMES_SHOWN) or names[:NAMES_SHOWN]
 
 
 def _without(mapping: Mapping[SiteId, T], site: SiteId) -> dict[SiteId, T]:

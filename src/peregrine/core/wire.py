@@ -1,7 +1,7 @@
 """Items as bytes: what routers send each other, and what a log on a disk will hold.
 
-A message is a kind, a checksum and a body. Rows are an Arrow IPC stream behind a small header; everything else is msgpack
-with one spelling for each value. What does not decode raises `CorruptMarker` before anybody has acted on it.
+A message is a kind, a checksum and a body. Rows are an Arrow IPC stream behind a small header; everything else is
+msgpack with one spelling for each value. What does not decode raises `CorruptMarker` before anybody has acted on it.
 """
 
 from binascii import crc32

@@ -26,6 +26,9 @@ def draw_plan(rng: random.Random, scenario: Scenario, placement: Placement, id: 
     instances = placement.instances(op)
     source = rng.choice(sorted(instances))
     target = rng.choice([place for place in places if place != source] or [source])
+    above = scenario.topology.ancestors(site_of(source))
+    if above and rng.random() < 0.3:  # upwards there are two anchors, and the upper one is the longer way round
+        target = scenario.topology.main_place(rng.choice(above))
     keys = _some_keys(rng, scenario, op, instances[source])
     try:
         stages = _stages(rng, placement, op, keys, source, target)
@@ -33,7 +36,7 @@ def draw_plan(rng: random.Random, scenario: Scenario, placement: Placement, id: 
         return None
     if MECHANISMS[mechanism].chunked or rng.random() < 0.1:
         stages = reconfigure.in_chunks(stages, reconfigure.even_chunks(keys, rng.randint(2, 3)))
-    if rng.random() < 0.4:  # where two sites can be the anchor, the longer way round must be right too
+    if rng.random() < 0.5:  # where two sites can be the anchor, the longer way round must be right too
         stages = tuple(tuple(_other_anchor(rng, move) for move in stage) for stage in stages)
     return Plan(
         id,

@@ -1,7 +1,7 @@
 """Simulated processes around the pure machines: what was durable survives a crash, the rest is gone.
 
-A router and the manager journal what reaches them and then step; a host commits its states and its offset together after
-its router has accepted the outputs; a source has its unacknowledged rows on its disk.
+A router and the manager journal what reaches them and then step; a host commits its states and its offset together
+after its router has accepted the outputs; a source has its unacknowledged rows on its disk.
 """
 
 from collections.abc import Callable, Mapping
@@ -57,12 +57,16 @@ class SimRouter:
         self._syncing = False
         self._epoch = 0
         self._performed = 0  # events of the journal whose effects were performed
+        self.doomed: Callback | None = None  # dies as soon as there is something to lose
 
     def offer(self, event: Event, durable: Callback | None = None) -> bool:
         """Hand over an event; `durable` is called once it is in the journal. False: nobody is listening."""
         if not self.up:
             return False
         self._inbox.append((event, durable))
+        if self.doomed is not None:
+            self._world.after(0.0, self.doomed)
+            self.doomed = None
         if not self._syncing:
             self._syncing = True
             epoch = self._epoch
@@ -166,6 +170,7 @@ class SimHost:
         self._busy = False
         self._epoch = 0
         self._told = 0  # the last commit that the router has durably heard of
+        self.doomed: Callback | None = None  # dies between handing over and committing
 
     def wake(self) -> None:
         if self.up and not self._busy and self.log.end > self.committed:
@@ -194,6 +199,9 @@ class SimHost:
 
         def accepted(i: int) -> None:
             waiting.discard(i)
+            if self.doomed is not None and handovers:
+                self._world.after(0.0, self.doomed)
+                self.doomed = None
             if not waiting:
                 self._world.after(rng.uniform(0.5, 5.0) * self.slowness, lambda: self._commit(epoch, states, end))
 

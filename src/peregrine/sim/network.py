@@ -1,7 +1,7 @@
 """A simulated link between two routers: latency, jitter, bandwidth; it can break and heal.
 
-It delivers frames in order, loses what is on its way when it breaks or the far router is down, and repeats after a while
-what was not acknowledged. Exactly-once, in-order delivery is the protocol's work, not the link's.
+It delivers frames in order, loses what is on its way when it breaks or the far router is down, and repeats after a
+while what was not acknowledged. Exactly-once, in-order delivery is the protocol's work, not the link's.
 """
 
 from collections.abc import Callable
@@ -36,7 +36,9 @@ class SimLink:
     def __init__(
         self, world: World, near: FarEnd, far: FarEnd, link: Link, bad_frames: float = 0.0, wire: bool = True
     ) -> None:
-        """`bad_frames`: the share of frames in which a byte changes on the way. `wire`: encode and decode what is sent."""
+        """`bad_frames`: the share of frames in which a byte changes on the way. `wire`: encode and decode what is
+        sent.
+        """
         self._bad_frames = bad_frames
         self._wire = wire
         self.sender = LinkSender()

@@ -85,7 +85,9 @@ class Clean:
 
 @dataclass(frozen=True)
 class Tumbling:
-    """Counts and mixes the rows of each event-time window; a window closes when all sources of its key have passed it."""
+    """Counts and mixes the rows of each event-time window; a window closes when all sources of its key have
+    passed it.
+    """
 
     to: OpId
     op: OpId

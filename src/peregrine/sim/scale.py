@@ -17,13 +17,14 @@ from dataclasses import dataclass, replace
 from functools import partial
 from time import perf_counter
 
+from peregrine.core.attachments import Attachments
 from peregrine.core.coordinator import PlanEnded, Status, ToRouter
 from peregrine.core.keyspace import KeySet
 from peregrine.core.manager import Manager, ManagerEvent
 from peregrine.core.messages import Attached, Deliver, Effect, Report, SetOwner, Stray, Tick
 from peregrine.core.placement import Placement
 from peregrine.core.state import decode
-from peregrine.core.topology import Attachments, Link, Topology
+from peregrine.core.topology import Link, Topology
 from peregrine.errors import ConfigurationError
 from peregrine.sim.network import SimLink
 from peregrine.sim.scale_machines import GROUPS, SPECS, TRACK, Device, SimDevice, SimSite

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
+from peregrine.core.attachments import Attachments
 from peregrine.core.coordinator import Cancel, PlanEnded, Status, Submit, ToRouter
 from peregrine.core.intake import RouterConfig
 from peregrine.core.keyspace import KeySet
@@ -30,7 +31,6 @@ from peregrine.core.replication import NOTHING_MOVED, StateMoved
 from peregrine.core.router import Router
 from peregrine.core.rows import Clock
 from peregrine.core.source import Reading, Source
-from peregrine.core.topology import Attachments
 from peregrine.errors import PlanError
 from peregrine.sim.chaos import draw_plan
 from peregrine.sim.machines import SimHost, SimManager, SimRouter, SimSource
@@ -271,7 +271,13 @@ class Simulation:
             host.slowness = 6.0
             self.world.tell(f"{fault.target} is slow")
             self._later(fault.for_ms, partial(setattr, host, "slowness", 1.0))
-        elif target.up:
+        elif fault.kind in ("router", "host") and self.world.rng.random() < 0.5:
+            target.doomed = partial(self._crash, fault, target)  # at the worst moment
+        else:
+            self._crash(fault, target)
+
+    def _crash(self, fault: Fault, target: Any) -> None:
+        if target.up:
             self.observed.crashes += 1
             self.world.tell(f"{_named(fault)} crashes")
             target.crash()

@@ -2,8 +2,8 @@
 
 A mechanism is a table: when *this event* reaches a router in *this role*, it performs *these primitives* in this order.
 Stream management (copy, switch, defer, hold, mute, gate, halt) is done by routers; state management (snapshot, restore,
-drop) is asked of hosts by control rows at an exact position of their log. Nothing here does anything: `core/primitives.py`
-performs the primitives, and the documents are generated from the same tables.
+drop) is asked of hosts by control rows at an exact position of their log. Nothing here does anything:
+`core/primitives.py` performs the primitives, and the documents are generated from the same tables.
 """
 
 from collections.abc import Mapping
