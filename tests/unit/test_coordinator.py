@@ -1,5 +1,6 @@
 """The coordinator: refuses what cannot be carried out and changes nothing; carries out the rest, come what may."""
 
+import random
 from typing import Any
 
 import pytest
@@ -17,6 +18,8 @@ from harness import (
     REGION,
     Net,
     keys,
+    row,
+    rows,
     sink,
     spec,
     tree,
@@ -40,6 +43,7 @@ from peregrine.core.operator import OpSpec
 from peregrine.core.placement import Placement
 from peregrine.core.reconfigure import Move, Plan, even_chunks, in_chunks, sideways, split
 from peregrine.errors import ConfigurationError, OverlapError, PeregrineError, PlanError, UnknownName
+from peregrine.sim.operators import Clean, Ledger
 from peregrine.types import MigrationId, OpId, PlaceId, SiteId
 
 CLEAN, WINDOWS = OpId("app/clean"), OpId("app/windows")
@@ -508,3 +512,66 @@ def test_a_refused_plan_leaves_a_manager_whose_journal_does_not_know_it() -> Non
     deployed.tell(Submit(plan(up("car1"))))
     deployed.pass_on()
     assert [ended.outcome for ended in deployed.ended] == [Status.DONE]
+
+
+# --- an operator and who it feeds ---
+
+
+@pytest.mark.parametrize("up_or_down", ["up", "down"])
+def test_an_operator_and_its_consumer_do_not_move_in_one_stage(up_or_down: str) -> None:
+    """Falcon III-B: at every moment an instance is above its producers, in whatever order the two migrations end.
+
+    The migrations of a stage run at the same time, so they may not depend on each other's end.
+    """
+    placement = Placement(tree(), SPECS)
+    moves = (Move(CLEAN, EVERYTHING, AT_CLOUD, AT_EDGE1), Move(OP, EVERYTHING, AT_CLOUD, AT_EDGE1))
+    if up_or_down == "up":
+        for each in moves:
+            placement.move(each.op, each.keys, each.source, each.target)
+        moves = (Move(OP, EVERYTHING, AT_EDGE1, AT_CLOUD), Move(CLEAN, EVERYTHING, AT_EDGE1, AT_CLOUD))
+    with pytest.raises(PlanError):
+        Coordinator(placement, SPECS).step(Submit(plan(*moves)))
+
+
+def chain(*plans: Plan) -> list[int]:
+    """`clean` and the `count` that it feeds move down from the cloud as the plans say; the results of car1, in order.
+
+    `count` has arrived when `clean` switches: what `clean` emits at the edge does not pass the gate at the cloud.
+    """
+    specs = (OpSpec(CLEAN, GROUPS, stateless=True, feeds=(OP,)), spec(), sink())
+    net = Net(specs=specs, operators={CLEAN: Clean(OP), OP: Ledger(sink().op)})
+    by_id = {each.op: each for each in specs}
+    c = Coordinator(Placement(net.topology, by_id), by_id)
+    heard = 0
+
+    def perform(effects: list[CoordinatorEffect]) -> None:
+        for effect in effects:
+            if isinstance(effect, ToRouter):
+                net.step(effect.site, effect.command)
+
+    rng = random.Random(0)
+    waiting = list(plans)
+    seq = 0
+    for _ in range(600):
+        if waiting and not c.running:
+            perform(c.step(Submit(waiting.pop(0))))
+        if rng.random() < 0.3:
+            net.give(EDGE1, rows(row("car1", seq), op=CLEAN))
+            seq += 1
+        net.stir(rng)
+        for report in net.reports[heard:]:
+            heard += 1
+            perform(c.step(report))
+    net.settle()
+    assert c.running == {} and not waiting
+    return [number for _, number in net.results]
+
+
+DOWN = (Move(CLEAN, EVERYTHING, AT_CLOUD, AT_EDGE1), Move(OP, EVERYTHING, AT_CLOUD, AT_EDGE1))
+
+
+# Delete this one if such plans are refused: it shows why they should be.
+def test_an_operator_and_its_consumer_that_move_one_after_the_other_keep_the_order() -> None:
+    """Falcon III-D: as stages of their own."""
+    results = chain(Plan("p", ((DOWN[0],), (DOWN[1],))))
+    assert results == sorted(results) and len(results) > 100

@@ -58,7 +58,7 @@ def ended(m: Manager, migration: Migration, status: str = "done") -> list[Coordi
 
 
 def first_leg(m: Manager, at_ms: int = 1000) -> Migration:
-    m.step(Attached(EDGE2, CAR, at_ms))
+    m.step(Attached(EDGE2, CAR, at_ms, nth=1))
     ((_, migration),) = commands(m.step(STRAY))
     return migration
 
@@ -105,10 +105,10 @@ def test_the_dwell_begins_anew_when_the_source_moves_and_not_when_it_reconnects(
     """Falcon III-F: connected to one edge for the whole duration."""
     m = manager()
     ended(m, first_leg(m, at_ms=1000))
-    m.step(Attached(EDGE2, CAR, 3000))  # the same edge again
+    m.step(Attached(EDGE2, CAR, 3000, nth=1))  # the same edge again
     m2 = manager()
     ended(m2, first_leg(m2, at_ms=1000))
-    m2.step(Attached(EDGE1, CAR, 3000))
+    m2.step(Attached(EDGE1, CAR, 3000, nth=2))
     assert len(commands(m.step(Tick(1000 + DWELL_MS)))) == 1
     assert m2.step(Tick(1000 + DWELL_MS)) == []
     ((_, leg),) = commands(m2.step(Tick(3000 + DWELL_MS)))
@@ -121,7 +121,7 @@ def test_after_the_second_leg_the_trip_is_over_and_a_new_one_can_begin() -> None
     ended(m, leg)
     assert m.mobility.trips == {}
     assert m.coordinator.placement.owner(OP, "car1") == AT_EDGE2
-    m.step(Attached(EDGE1, CAR, 20_000))
+    m.step(Attached(EDGE1, CAR, 20_000, nth=2))
     ((_, again),) = commands(m.step(STRAY))
     assert (again.source, again.target) == (AT_EDGE2, AT_REGION)
     assert again.id != leg.id
@@ -134,7 +134,7 @@ def test_back_during_the_first_leg_lets_it_finish() -> None:
     """Falcon III-F, ping-pong: the router above can serve both edges, so nothing is cancelled."""
     m = manager()
     leg = first_leg(m, at_ms=1000)
-    assert m.step(Attached(EDGE1, CAR, 1100)) == []
+    assert m.step(Attached(EDGE1, CAR, 1100, nth=2)) == []
     ended(m, leg)
     assert m.coordinator.placement.owner(OP, "car1") == AT_REGION
     ((_, back),) = commands(m.step(Tick(1100 + DWELL_MS)))
@@ -145,7 +145,7 @@ def test_back_during_the_second_leg_cancels_it() -> None:
     """Falcon III-F, ping-pong: the key would arrive where its source no longer is."""
     m = manager()
     leg = second_leg(m)
-    effects = commands(m.step(Attached(EDGE1, CAR, 9000)))
+    effects = commands(m.step(Attached(EDGE1, CAR, 9000, nth=2)))
     assert ("Abort", leg) in effects
     ended(m, leg, "aborted")
     assert m.coordinator.placement.owner(OP, "car1") == AT_REGION
@@ -159,7 +159,7 @@ def test_a_cancelled_second_leg_that_had_switched_is_followed_by_a_new_first_leg
     m = manager()
     leg = second_leg(m)
     m.step(Report(EDGE2, leg.id, "switched"))
-    m.step(Attached(EDGE1, CAR, 9000))
+    m.step(Attached(EDGE1, CAR, 9000, nth=2))
     ended(m, leg)
     assert m.coordinator.placement.owner(OP, "car1") == AT_EDGE2
     ((_, again),) = commands(m.step(STRAY))
@@ -169,7 +169,7 @@ def test_a_cancelled_second_leg_that_had_switched_is_followed_by_a_new_first_leg
 def test_staying_where_the_second_leg_leads_does_not_cancel_it() -> None:
     m = manager()
     second_leg(m)
-    assert m.step(Attached(EDGE2, CAR, 9000)) == []
+    assert m.step(Attached(EDGE2, CAR, 9000, nth=1)) == []
     assert m.step(Attached(EDGE1, SourceId("another car"), 9000)) == []
 
 
@@ -244,7 +244,7 @@ class Road:
 
     def drive(self, site: SiteId) -> None:
         self.car.move(site)
-        self.net.step(site, Attach(CAR))
+        self.net.step(site, Attach(CAR, self.car.moves))
 
     def produce(self, count: int = 1) -> None:
         for _ in range(count):
@@ -393,3 +393,33 @@ def test_keys_of_sources_that_stay_are_not_disturbed_by_a_trip() -> None:
     assert road.net.whereabouts("van1") == [AT_EDGE1]
     assert road.manager.coordinator.placement.instances(OP)[AT_REGION] == KeySet.of_keys(GROUPS, ["car1"])
     assert AT_EDGE2 not in road.manager.coordinator.placement.instances(OP)
+
+
+# --- known bugs: each of these is to lose its mark when it is mended ---
+
+
+def test_an_old_announcement_that_comes_late_does_not_count() -> None:
+    """Falcon III-F: the second leg leads to where the source is; news from two edges may overtake each other."""
+    m = manager()
+    ended(m, first_leg(m, at_ms=2000))
+    m.step(Attached(EDGE1, CAR, 2500, nth=0))  # that it was there before it went to edge2
+    ((_, leg),) = commands(m.step(Tick(2000 + DWELL_MS)))
+    assert leg.target == AT_EDGE2
+
+
+def test_a_lost_announcement_does_not_make_a_key_go_back_and_forth_for_ever() -> None:
+    """Falcon III-F: the dwell is there to avoid needless migrations. The source stays at edge2 all the time."""
+    road = Road()
+    road.produce()
+    road.send()
+    road.rest(100)
+    road.drive(EDGE2)
+    road.net.attached.clear()  # the manager was away
+    road._attached = 0
+    for number in range(6):
+        road.produce()
+        road.send()
+        road.rest(1000 + number * (DWELL_MS + 1000))
+    if applied(road.net) != list(range(7)):
+        raise RuntimeError("results are wrong, too")  # this is not the bug that is expected
+    assert len(road.plans) <= 2

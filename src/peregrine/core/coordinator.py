@@ -155,6 +155,11 @@ class Coordinator:
                         f"two migrations of one stage move {{{(other.keys & move.keys).describe()}}} of {move.op}",
                         "put them into stages of their own",
                     )
+                if move.op in self._operators[other.op].feeds or other.op in self._operators[move.op].feeds:
+                    raise PlanError(
+                        f"one stage moves {other.op} and {move.op}, which feed each other: they may end in any order",
+                        "put them into stages of their own",
+                    )
                 shared = {other.source, other.target} & {move.source, move.target}
                 if shared and self._mechanisms[plan.mechanism].alone:
                     raise OverlapError(

@@ -62,7 +62,7 @@ def decode(data: bytes) -> Event:
                 return FromSource(source, tuple((seq, _of(item, Rows, Clock)) for seq, item in kept))  # type: ignore[arg-type]
             case "FromLink":
                 neighbour, first_seq, items = _from_link.decode(body)
-                return FromLink(neighbour, first_seq, tuple(wire.decode(item) for item in items))  # type: ignore[arg-type]
+                return FromLink(neighbour, first_seq, tuple(wire.decode_item(item) for item in items))  # type: ignore[arg-type]
             case "FromHost":
                 place, op, group, emissions = _from_host.decode(body)
                 return FromHost(place, op, group, tuple(_emission(*e) for e in emissions))  # type: ignore[arg-type]

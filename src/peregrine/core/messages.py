@@ -36,7 +36,10 @@ class FromLink:
 
 @dataclass(frozen=True, slots=True)
 class FromHost:
-    """Outputs of one group. They may come again after a crash of the host, cut differently."""
+    """Outputs of one group. They may come again after a crash of the host, cut differently.
+
+    All that was emitted under one offset comes in one event: a second one with that offset would count as a repeat.
+    """
 
     place: PlaceId
     op: OpId
@@ -54,9 +57,10 @@ class Committed:
 
 @dataclass(frozen=True, slots=True)
 class Attach:
-    """A device has connected to this site."""
+    """A device has connected to this site, for the `nth` time that it connects anywhere."""
 
     source: SourceId
+    nth: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,9 +175,12 @@ class Stray:
 
 @dataclass(frozen=True, slots=True)
 class Attached:
+    """Where a device is connected. Said again now and then while it is heard, in case that the manager missed it."""
+
     site: SiteId
     source: SourceId
     now_ms: int
+    nth: int = 0
 
 
 Effect = Append | Send | Deliver | DeadLetter | Emitted | Report | Stray | Attached

@@ -56,13 +56,14 @@ class Mobility:
         self._dwell_ms = dwell_ms
         self._attachments = attachments
         self._since_ms: dict[SourceId, int] = {}
+        self._moves: dict[SourceId, int] = {}  # how often each source has moved, as far as is known
         self.trips: dict[tuple[OpId, str], Trip] = {}
         self._count = 0
 
     def step(self, event: MobilityEvent) -> list[MobilityEffect]:
         match event:
-            case Attached(site, source, now_ms):
-                return list(self._attached(site, source, now_ms))
+            case Attached():
+                return list(self._attached(event))
             case Stray():
                 return list(self._stray(event))
             case PlanEnded(plan, outcome):
@@ -71,9 +72,13 @@ class Mobility:
             case Tick(now_ms):
                 return [effect for trip in list(self.trips.values()) for effect in self._settled(trip, now_ms)]
 
-    def _attached(self, site: SiteId, source: SourceId, now_ms: int) -> Iterable[MobilityEffect]:
+    def _attached(self, news: Attached) -> Iterable[MobilityEffect]:
+        site, source = news.site, news.source
+        if news.nth < self._moves.get(source, 0):
+            return  # older than what is known
+        self._moves[source] = news.nth
         if self._attachments.attach(source, site) != site:
-            self._since_ms[source] = now_ms
+            self._since_ms[source] = news.now_ms
         for trip in self.trips.values():
             if trip.source == source and trip.phase is Phase.DOWN and trip.target != site:
                 yield GiveUp(trip.plan)

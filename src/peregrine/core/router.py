@@ -43,6 +43,8 @@ from peregrine.core.rules import RuleTable, split
 from peregrine.errors import ProtocolError
 from peregrine.types import MigrationId, OpId, PlaceId, SiteId, SourceId, site_of
 
+SAY_AGAIN_MS = 1000
+
 
 class Router:
     intake_type: type[Intake] = Intake
@@ -70,6 +72,9 @@ class Router:
         self._results = 0
         self._dead = 0
         self._strays: dict[tuple[OpId, str], SourceId] = {}
+        self._attached: dict[SourceId, int] = {}
+        self._heard: dict[SourceId, None] = {}  # sources, since where they are was last said
+        self._say_again_at_ms = 0
         self.pressed_from_above = False
 
     def step(self, event: Event) -> list[Effect]:
@@ -78,6 +83,7 @@ class Router:
         self._effects = []
         match event:
             case FromSource():
+                self._heard[event.source] = None
                 for produced in self.intake.from_source(event):
                     self._from_device(event.source, produced)
             case FromLink(neighbour):
@@ -92,8 +98,9 @@ class Router:
             case Committed(place, offset):
                 self.commits[place] = max(offset, self.commits.get(place, 0))
                 self.legs.on_commit(place)
-            case Attach(source):
-                self._effects.append(Attached(self.site, source, self.now_ms))
+            case Attach(source, nth):
+                self._attached[source] = nth
+                self._effects.append(Attached(self.site, source, self.now_ms, nth))
             case Tick(now_ms):
                 self._on_tick(now_ms)
             case SetOwner(op, keys, place):
@@ -150,6 +157,12 @@ class Router:
         for (op, key), source in self._strays.items():
             self._effects.append(Stray(self.site, op, key, source))
         self._strays.clear()
+        if self.now_ms >= self._say_again_at_ms:
+            self._say_again_at_ms = self.now_ms + SAY_AGAIN_MS
+            for source in self._heard:
+                if source in self._attached:
+                    self._effects.append(Attached(self.site, source, self.now_ms, self._attached[source]))
+            self._heard.clear()
         for op, spec in self.config.operators.items():
             if spec.ticks:
                 clock = Clock(op, KeySet.everything(spec.groups), None, now_ms)

@@ -32,6 +32,7 @@ class Source:
         self.id = id
         self.site = site
         self.roaming = roaming
+        self.moves = 0  # tells which of two sites it has connected to later
         self._max_rows = max_rows
         self._next_seq = 0
         self._last_of_key: dict[tuple[OpId, str], int] = {}
@@ -73,6 +74,7 @@ class Source:
     def move(self, site: SiteId) -> None:
         """Connected elsewhere: whatever the old router did not acknowledge goes to the new one."""
         self.site = site
+        self.moves += 1
         self._on_its_way = None
 
     @property

@@ -1,4 +1,4 @@
-"""Items as bytes: what routers send each other, and what a log on a disk will hold.
+"""Items and entries as bytes: what routers send each other, and what the log of a host holds on a disk.
 
 A message is a kind, a checksum and a body. Rows are an Arrow IPC stream behind a small header; everything else is
 msgpack with one spelling for each value. What does not decode raises `CorruptMarker` before anybody has acted on it.
@@ -10,11 +10,33 @@ from typing import Any
 import msgspec
 import pyarrow as pa
 
-from peregrine.core.rows import ROW_SCHEMA, Clock, Item, Marker, Rows, StateRows
+from peregrine.core.rows import (
+    ROW_SCHEMA,
+    AskRipe,
+    Clock,
+    DropKeys,
+    Entry,
+    ForgetSent,
+    Item,
+    Marker,
+    RestoreKeys,
+    Rows,
+    StateRows,
+    TakeSnapshot,
+)
 from peregrine.errors import CorruptMarker
 from peregrine.types import MigrationId, OpId, SiteId
 
-_KINDS: dict[bytes, type[Any]] = {b"C": Clock, b"M": Marker, b"S": StateRows}
+_KINDS: dict[bytes, type[Any]] = {
+    b"C": Clock,
+    b"M": Marker,
+    b"S": StateRows,
+    b"T": TakeSnapshot,
+    b"E": RestoreKeys,
+    b"D": DropKeys,
+    b"A": AskRipe,
+    b"F": ForgetSent,
+}
 _KIND_OF = {of: kind for kind, of in _KINDS.items()}
 _encoder = msgspec.msgpack.Encoder(order="deterministic")
 _decoders = {kind: msgspec.msgpack.Decoder(of) for kind, of in _KINDS.items()}
@@ -33,7 +55,7 @@ class RowsHeader(msgspec.Struct, array_like=True):
 _header_decoder = msgspec.msgpack.Decoder(RowsHeader)
 
 
-def encode(item: Item) -> bytes:
+def encode(item: Item | Entry) -> bytes:
     if isinstance(item, Rows):
         kind = b"R"
         header = _encoder.encode(
@@ -47,7 +69,7 @@ def encode(item: Item) -> bytes:
     return message
 
 
-def decode(message: bytes, schema: pa.Schema = ROW_SCHEMA) -> Item:
+def decode(message: bytes, schema: pa.Schema = ROW_SCHEMA) -> Item | Entry:
     kind, checksum, body = message[:1], message[1:5], message[5:]
     if crc32(body).to_bytes(4, "little") != checksum:
         raise _corrupt(message, "its checksum does not fit")
@@ -56,7 +78,7 @@ def decode(message: bytes, schema: pa.Schema = ROW_SCHEMA) -> Item:
             return _decode_rows(body, schema)
         if kind not in _decoders:
             raise _corrupt(message, f"it has the unknown kind {kind!r}")
-        item: Item = _decoders[kind].decode(body)
+        item: Item | Entry = _decoders[kind].decode(body)
     except (msgspec.DecodeError, pa.ArrowException, ValueError) as error:
         raise _corrupt(message, str(error)) from error
     return item
@@ -74,3 +96,19 @@ def _corrupt(message: bytes, why: str) -> CorruptMarker:
         f"a message of {len(message)} bytes that starts with {message[:12].hex()} cannot be read: {why}",
         "nothing was changed; have the sender repeat it, and check that both ends run the same version",
     )
+
+
+def decode_item(message: bytes) -> Item:
+    """What one router sent to another."""
+    found = decode(message)
+    if not isinstance(found, Rows | Clock | Marker | StateRows):
+        raise _corrupt(message, f"a {type(found).__name__} does not travel between routers")
+    return found
+
+
+def decode_entry(message: bytes) -> Entry:
+    """What lies in the log of a host."""
+    found = decode(message)
+    if isinstance(found, Marker | StateRows):
+        raise _corrupt(message, f"a {type(found).__name__} does not lie in the log of a host")
+    return found

@@ -269,7 +269,7 @@ class SimSource:
         if not self._attached:
             self._attached = True
             site = self.machine.site
-            self._send(site, Attach(self.machine.id), lambda: None, lambda: self._reattach(site))
+            self._send(site, Attach(self.machine.id, self.machine.moves), lambda: None, lambda: self._reattach(site))
         batch = self.machine.batch()
         if batch is None:
             return

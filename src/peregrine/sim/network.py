@@ -96,7 +96,7 @@ class SimLink:
             i = rng.randrange(len(messages))
             at = rng.randrange(len(messages[i]))
             messages[i] = messages[i][:at] + bytes([messages[i][at] ^ 0x40]) + messages[i][at + 1 :]
-        return tuple(wire.decode(message) for message in messages)
+        return tuple(wire.decode_item(message) for message in messages)
 
     def _acked(self, seq: int, epoch: int) -> None:
         if epoch == self._epoch:

@@ -203,7 +203,7 @@ class SimDevice:
         site, world = self._sites[self.machine.site], self._world
         if not self._attached:
             self._attached = True
-            world.after(DEVICE_LATENCY_MS, partial(site.tell, Attach(self.device.id)))
+            world.after(DEVICE_LATENCY_MS, partial(site.tell, Attach(self.device.id, self.machine.moves)))
         batch = self.machine.batch()
         if batch is not None:
             world.after(DEVICE_LATENCY_MS * world.rng.uniform(1, 3), partial(self._arrive, site, batch))

@@ -9,7 +9,7 @@ from peregrine.core.migrate import Role
 REPLICA = replace(
     PAUSE,
     name="replica",
-    survey="single-track, checkpoint-assisted moving state (Rhino, ChronoStream)",
+    survey="single-track, checkpoint-assisted moving state (Rhino)",
     movement=Movement.PARTIAL,
     checkpoint_assisted=True,
     summary="As pause, but D keeps replicas of K ahead of time and only what changed since travels.",
