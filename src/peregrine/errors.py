@@ -5,8 +5,12 @@
     │   ├── UnknownName      a site, place, operator or mechanism that does not exist
     │   └── PlanError        a migration or placement that cannot be carried out
     │       └── OverlapError it touches keys that another migration is moving
-    └── ProtocolError        what another component sent breaks the protocol
-        └── CorruptMarker    a message that does not decode, or names what does not exist
+    ├── ProtocolError        what another component sent breaks the protocol
+    │   └── CorruptMarker    a message that does not decode, or names what does not exist
+    └── TransportError       a router that cannot be reached, or does not take what it is given
+        ├── Unreachable      nobody answers, or not in time: try again, what is repeated is recognised
+        ├── Busy             back-pressure: wait a little and send the same again
+        └── Unauthorized     the token is not the one of this router
 
 Assertions are for our own bugs; these are for the world. An error that is raised has changed nothing.
 """
@@ -45,4 +49,20 @@ class ProtocolError(PeregrineError):
 
 
 class CorruptMarker(ProtocolError):
+    pass
+
+
+class TransportError(PeregrineError):
+    pass
+
+
+class Unreachable(TransportError):
+    pass
+
+
+class Busy(TransportError):
+    pass
+
+
+class Unauthorized(TransportError):
     pass

@@ -30,7 +30,6 @@ class RouterConfig:
 class Intake:
     def __init__(self, config: RouterConfig) -> None:
         self._config = config
-        self._sites = frozenset(config.topology.sites)
         self._sources: dict[SourceId, int] = {}
         self._links: dict[SiteId, int] = {}
         self._hosts: dict[tuple[PlaceId, OpId, int], int] = {}
@@ -92,7 +91,7 @@ class Intake:
             for kind, name, known in (
                 ("mechanism", migration.mechanism, self._config.mechanisms),
                 ("operator", migration.op, self._config.operators),
-                ("site", item.dest, self._sites),
+                ("site", item.dest, self._config.topology),
             ):
                 if name not in known:
                     raise CorruptMarker(

@@ -112,6 +112,9 @@ class Topology:
 
     # The tree, as it is.
 
+    def __contains__(self, site: object) -> bool:
+        return site in self._depth
+
     def site(self, site: SiteId) -> Site:
         return self._site[self._known(site)]
 

@@ -115,7 +115,7 @@ def draw(seed: int, options: Options) -> Scenario:
         reconfigure_at_ms=tuple(sorted(rng.uniform(50, duration_ms) for _ in range(rng.randint(2, 6)))),
         mechanisms=mechanisms,
         faults=faults,
-        dwell_ms=rng.choice((100, 300, 800)),
+        dwell_ms=rng.choice((50, 150, 400)),
         host_lag_rows=rng.choice((20, 100, 100_000)),
         ordered=ordered,
         lossless=lossless,
@@ -168,6 +168,7 @@ class _Builder:
         self.sources: list[SourceScript] = []
         self.keys_of: dict[OpId, tuple[str, ...]] = {}
         self.feeds: dict[SourceId, tuple[tuple[OpId, KeySet], ...]] = {}
+        self.homes: dict[SourceId, tuple[OpId, KeySet]] = {}  # keys that only one roaming source feeds
 
     def add(self, app: str, ordered: bool, lossless: bool) -> None:
         sink = OpId(f"{app}/results")
@@ -218,9 +219,13 @@ class _Builder:
             self.feeds[source] = ((op, KeySet.of_keys(groups, mine)),)
             sends = self._sends(op, KeySet.of_keys(groups, mine), mine, self.rows // sources, app == "win")
             moves: tuple[tuple[float, SiteId], ...] = ()
-            if roaming and rng.random() < 0.7:
+            if roaming and rng.random() < 0.8:
                 at = sorted(rng.uniform(50, self.duration_ms) for _ in range(rng.randint(1, 4)))
                 moves = tuple((t, rng.choice(self.topology.sites)) for t in at)
+                self.homes[source] = (
+                    op,
+                    KeySet.of_keys(groups, [name for name in mine if sources_of[name] == (source,)]),
+                )
             self.sources.append(SourceScript(source, site, roaming, sends, moves))
         return sources_of
 
@@ -245,6 +250,14 @@ class _Builder:
     def _deploy(self, app: str) -> None:
         """Some groups start below the root, at or above all of their producers."""
         rng, topology = self.rng, self.topology
+        if self.homes and rng.random() < 0.7:  # keys start where their sources are, and will have to follow them
+            for script in self.sources:
+                op, keys = self.homes.get(script.id, (None, None))
+                place = topology.main_place(script.site)
+                if op and keys and place != topology.main_place(topology.root):
+                    self.initial.append((op, keys, place))
+            self.homes.clear()
+            return
         for op, spec in self.specs.items():
             if spec.sink or not op.startswith(app) or spec.feeds == () or rng.random() < 0.4:
                 continue

@@ -149,9 +149,10 @@ class Simulation:
         places = [place for site in topology.sites for place in topology.places(site)]
         for op in sorted(self.scenario.operators):
             keys = KeySet.everything(self.scenario.specs[op].groups)
-            source, target = rng.choice(places), rng.choice(places)
-            if source != target and not self.scenario.specs[op].stateless:
-                self.routers[site_of(source)].offer(KeepReplicas(op, keys, source, target))
+            for source in places:
+                target = rng.choice(places)
+                if source != target and not self.scenario.specs[op].stateless:
+                    self.routers[site_of(source)].offer(KeepReplicas(op, keys, source, target))
 
     def at(self, at_ms: float, action: Callable[[], object]) -> None:
         """Before the run: let something happen at this time. The run does not come to rest before it has."""

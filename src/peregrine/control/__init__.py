@@ -1,0 +1,1 @@
+"""Processes around the manager: they perform what core/ returns and decide nothing."""

@@ -1,0 +1,79 @@
+"""Errors across the wire: the one place where Peregrine's errors become Flight's, and Flight's become ours.
+
+An error of a router keeps its kind, what it says and its remedy on the way (`extra_info`); what Flight itself raises
+becomes a `TransportError`.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import msgspec
+import pyarrow as pa
+import pyarrow.flight as flight
+
+from peregrine import errors
+from peregrine.errors import Busy, PeregrineError, ProtocolError, TransportError, Unauthorized, Unreachable
+
+BUSY = "busy"
+_decoder = msgspec.msgpack.Decoder(tuple[list[str], str, str])
+
+
+@contextmanager
+def told_to_the_client() -> Iterator[None]:
+    """On the router's side: what is raised inside reaches the client as what it is."""
+    try:
+        yield
+    except Busy as error:
+        raise flight.FlightUnavailableError(BUSY) from error
+    except PeregrineError as error:
+        kinds = [kind.__name__ for kind in type(error).__mro__]
+        raise flight.FlightServerError(error.what, msgspec.msgpack.encode((kinds, error.what, error.remedy))) from error
+
+
+@contextmanager
+def told_by_the_router(address: str) -> Iterator[None]:
+    """On the client's side: whatever goes wrong inside becomes an error of ours."""
+    try:
+        yield
+    except flight.FlightUnauthenticatedError as error:
+        raise Unauthorized(
+            f"the router at {address} does not know this token", "use the token file of this router"
+        ) from error
+    except flight.FlightUnavailableError as error:
+        if str(error).startswith(BUSY):
+            raise Busy(
+                f"the router at {address} accepts no rows now", "wait a little and send the same again"
+            ) from error
+        raise _unreachable(address, error) from error
+    except (flight.FlightTimedOutError, flight.FlightCancelledError) as error:
+        raise _unreachable(address, error) from error
+    except flight.FlightServerError as error:
+        raise _as_it_was(address, error) from error
+    except (flight.FlightError, pa.ArrowException) as error:
+        raise TransportError(
+            f"the router at {address}: {_first_line(error)}", "its log tells more; restart it from its directory"
+        ) from error
+
+
+def _as_it_was(address: str, error: flight.FlightServerError) -> PeregrineError:
+    try:
+        kinds, what, remedy = _decoder.decode(error.extra_info or b"")
+    except msgspec.DecodeError:
+        return TransportError(f"the router at {address}: {_first_line(error)}", "its log tells more")
+    for name in kinds:
+        kind = getattr(errors, name, None)
+        # UnknownName builds its own text: what it told arrives as the ConfigurationError that it is.
+        if isinstance(kind, type) and kind.__init__ is PeregrineError.__init__ and issubclass(kind, PeregrineError):
+            return kind(what, remedy)
+    return ProtocolError(what, remedy)
+
+
+def _unreachable(address: str, error: Exception) -> Unreachable:
+    return Unreachable(
+        f"the router at {address} does not answer: {_first_line(error)}",
+        "see that its process runs; then send again, what it has seen it recognises",
+    )
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).partition("\n")[0][:300]

@@ -1,0 +1,105 @@
+"""What routers and their clients say to each other: names of actions, tickets, bodies as msgpack, tables as Arrow.
+
+Rows, events and entries have their own bytes (core/wire.py, core/journal.py); here is only what is around them.
+"""
+
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+
+from peregrine.core.messages import Attached, Report, Stray
+from peregrine.core.rows import ROW_SCHEMA
+
+News = Report | Stray | Attached
+
+OFFER, FRAME, NEWS, STATUS = "offer", "frame", "news", "status"
+NEIGHBOURS, PRESSURE = "neighbours", "pressure"
+LOG, RESULTS, DEAD = "log", "results", "dead"
+NEXT = b"next_offset"  # in the schema's metadata of every table: where to read on
+NEWS_WAIT_S = 1.0
+
+SLICE_SCHEMA = pa.schema(
+    [
+        pa.field("place", pa.string(), nullable=False),
+        pa.field("op", pa.string(), nullable=False),
+        pa.field("group", pa.int32(), nullable=False),
+        pa.field("first_offset", pa.int64(), nullable=False),
+        pa.field("offsets", pa.binary(), nullable=False),
+        pa.field("body", pa.binary(), nullable=False),
+    ]
+)
+RESULT_SCHEMA = pa.schema(
+    [pa.field("op", pa.string(), nullable=False), pa.field("position", pa.int64(), nullable=False), *ROW_SCHEMA]
+)
+DEAD_SCHEMA = pa.schema(
+    [
+        pa.field("position", pa.int64(), nullable=False),
+        pa.field("reason", pa.string(), nullable=False),
+        pa.field("item", pa.binary(), nullable=False),  # rows or a clock, as core/wire.py writes them
+    ]
+)
+
+_encoder = msgspec.msgpack.Encoder()
+
+
+class Neighbour(msgspec.Struct, frozen=True, array_like=True):
+    """Where a neighbouring router listens, and what the link to it is to feel like (None: as it is)."""
+
+    address: str
+    latency_ms: float = 0.0
+    bandwidth_mbps: float | None = None
+
+
+class Ticket(msgspec.Struct, frozen=True, array_like=True):
+    """["log", place, from, max_rows]; for results and dead letters the place is empty."""
+
+    kind: str
+    place: str
+    position: int
+    max_rows: int
+
+
+class Status(msgspec.Struct, frozen=True):
+    site: str
+    ends: dict[str, int]
+    commits: dict[str, int]
+    accepts: bool
+    results_end: int
+    dead_end: int
+    leftovers: list[str]
+    events: int  # position in the journal
+    journal_bytes: int  # since the last snapshot
+    waiting: dict[str, int]  # items for each neighbour that it has not acknowledged
+    links: dict[str, str]  # what keeps a link from delivering; empty: nothing
+    recovered: list[str]  # what was found damaged and cut off when the directory was opened
+    rss: int  # bytes
+
+
+class NewsBatch(msgspec.Struct, frozen=True, array_like=True):
+    next_index: int
+    news: list[tuple[str, msgspec.Raw]]
+
+
+_NEWS: dict[str, type[Any]] = {kind.__name__: kind for kind in (Report, Stray, Attached)}
+
+
+def encode(body: Any) -> bytes:
+    return _encoder.encode(body)
+
+
+def encode_news(next_index: int, news: list[News]) -> bytes:
+    return _encoder.encode((next_index, [(type(each).__name__, each) for each in news]))
+
+
+def decode_news(body: bytes) -> tuple[int, list[News]]:
+    batch = msgspec.msgpack.decode(body, type=NewsBatch)
+    return batch.next_index, [msgspec.msgpack.decode(raw, type=_NEWS[kind]) for kind, raw in batch.news]
+
+
+def with_next(schema: pa.Schema, position: int) -> pa.Schema:
+    return schema.with_metadata({NEXT: str(position).encode()})
+
+
+def next_of(schema: pa.Schema) -> int:
+    return int(schema.metadata[NEXT])

@@ -1,0 +1,109 @@
+"""Applying a group's entries with an operator that may raise: the row becomes a dead letter and the stream goes on.
+
+Operators change values in place, so after an exception the value may be half changed. Keeping a copy before each row
+would cost every row; so the entries are applied without a net, and once more with one if anything went wrong. Both are
+functions of state and entries alone: a replay fails at the same rows, and the router drops the repeats.
+"""
+
+import traceback
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+import msgspec
+
+from peregrine.core.host import Emission, GroupEntry, apply
+from peregrine.core.operator import Marks, Operator, Out
+from peregrine.core.rows import Row
+from peregrine.types import OpId, PlaceId, SourceId
+
+REASON_CHARACTERS = 1000
+
+
+class Failure(msgspec.Struct, frozen=True):
+    """The payload of a dead letter: which row (or clock) could not be applied, where, and why."""
+
+    op: str
+    key: str
+    place: str
+    position: int  # its offset in the log of the place
+    reason: str
+    source: str = ""
+    seq: int = -1
+    payload: bytes = b""
+
+
+def dead_letters_of(op: OpId) -> OpId:
+    """Nobody deploys an operator of this name, so the router where the output arrives makes it a dead letter.
+
+    As an output it has an offset and passes gates: it is told once, and by one place, also while its key moves.
+    """
+    return OpId(f"{op}!failed")
+
+
+def apply_guarded(
+    operator: Operator, place: PlaceId, op: OpId, state: bytes, entries: Sequence[tuple[int, GroupEntry]], chunk_bytes: int
+) -> tuple[list[Emission], bytes]:
+    """As `core.host.apply`, for operators of users."""
+    try:
+        return apply(operator, state, entries, chunk_bytes)
+    except MemoryError:
+        raise
+    except Exception:  # whatever an operator may raise; what is not its fault raises again below
+        guard = Guard(operator, place, op)
+        return apply(guard, state, guard.watch(entries), chunk_bytes)
+
+
+class Guard:
+    """An operator that answers an exception with the value as it was, and a dead letter."""
+
+    def __init__(self, operator: Operator, place: PlaceId, op: OpId) -> None:
+        self._operator = operator
+        self._place = place
+        self._op = op
+        self._position = -1
+
+    def watch(self, entries: Iterable[tuple[int, GroupEntry]]) -> Iterator[tuple[int, GroupEntry]]:
+        for position, entry in entries:
+            self._position = position
+            yield position, entry
+
+    def on_row(self, key: str, value: Any, row: Row, marks: Marks) -> tuple[Any, list[Out]]:
+        before = msgspec.msgpack.encode(value)
+        try:
+            return _checked(*self._operator.on_row(key, value, row, marks))
+        except Exception as error:
+            failure = self._failure(key, error, row)
+            out = Out(dead_letters_of(self._op), key, row.source, row.seq, row.time_ms, failure)
+            return msgspec.msgpack.decode(before), [out]
+
+    def on_clock(self, key: str, value: Any, marks: Marks, now_ms: int | None) -> tuple[Any, list[Out]]:
+        before = msgspec.msgpack.encode(value)
+        try:
+            return _checked(*self._operator.on_clock(key, value, marks, now_ms))
+        except Exception as error:
+            time_ms = max(marks.values(), default=0) if now_ms is None else now_ms
+            source = SourceId(self._op)
+            failure = self._failure(key, error, None)
+            return msgspec.msgpack.decode(before), [
+                Out(dead_letters_of(self._op), key, source, self._position, time_ms, failure)
+            ]
+
+    def open_ends(self, value: Any) -> list[int]:
+        # Not guarded: a wrong answer would lose open windows in a move. The host stops, with everything kept.
+        return self._operator.open_ends(value)
+
+    def _failure(self, key: str, error: Exception, row: Row | None) -> bytes:
+        where = traceback.extract_tb(error.__traceback__)[-1]
+        reason = f"{type(error).__name__}: {error} ({where.name}, line {where.lineno} of {where.filename})"
+        failure = Failure(self._op, key, self._place, self._position, reason[:REASON_CHARACTERS])
+        if row is not None:
+            failure = msgspec.structs.replace(failure, source=row.source, seq=row.seq, payload=row.payload)
+        return msgspec.json.encode(failure)
+
+
+def _checked(value: Any, outs: list[Out]) -> tuple[Any, list[Out]]:
+    """What cannot be stored or sent is the fault of the row that brought it, not of the batch that holds it."""
+    msgspec.msgpack.encode(value)
+    for out in outs:
+        msgspec.convert(out, Out, strict=True)
+    return value, outs

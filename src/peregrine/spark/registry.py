@@ -1,0 +1,60 @@
+"""Which code an operator's name stands for: a file that workers look into before every batch.
+
+The file holds pickled operators, so it may be written only by who may run code here. It is replaced whole; a worker
+notices and loads what has changed, so an operator comes or changes while hosts run, from some batch on.
+"""
+
+import os
+import tempfile
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from pyspark import cloudpickle
+
+from peregrine.core.operator import Operator
+from peregrine.errors import ConfigurationError, UnknownName
+from peregrine.types import OpId
+
+_decoder = msgspec.msgpack.Decoder(dict[str, bytes])
+
+
+def publish(file: Path, operators: dict[OpId, Operator]) -> None:
+    """Add these operators to a registry, or replace them."""
+    known = _decoder.decode(file.read_bytes()) if file.exists() else {}
+    known |= {op: cloudpickle.dumps(operator) for op, operator in operators.items()}
+    handle, name = tempfile.mkstemp(prefix=f".{file.name}.", dir=file.parent)  # readable by this user only
+    with os.fdopen(handle, "wb") as written:
+        written.write(msgspec.msgpack.encode(known))
+        written.flush()
+        os.fsync(written.fileno())
+    os.replace(name, file)
+
+
+def operator_of(file: str, op: OpId) -> Operator:
+    """The operator of this name, as the file has it now."""
+    try:
+        found = os.stat(file)
+    except FileNotFoundError as error:
+        raise ConfigurationError(f"there is no registry of operators {file}", "publish the operators first") from error
+    pickled = _load(file, found.st_mtime_ns, found.st_ino)
+    if op not in pickled:
+        raise UnknownName("operator", op, list(pickled))
+    return _unpickle(op, pickled[op])
+
+
+@lru_cache(maxsize=4)
+def _load(file: str, changed_ns: int, inode: int) -> dict[str, bytes]:
+    return _decoder.decode(Path(file).read_bytes())
+
+
+@lru_cache(maxsize=1024)
+def _unpickle(op: OpId, pickled: bytes) -> Operator:
+    """The version of an operator is its bytes."""
+    operator: Any = cloudpickle.loads(pickled)
+    for method in ("on_row", "on_clock", "open_ends"):
+        if not callable(getattr(operator, method, None)):
+            raise ConfigurationError(f"operator {op!r} has no {method}", "give it what core/operator.py asks for")
+    checked: Operator = operator
+    return checked

@@ -1,0 +1,129 @@
+"""The logs of one or several places as a stream of Spark: the data source `peregrine-log`.
+
+A row of the stream is a slice of a log (`core/slices.py`): what one group has to apply of one entry. A position of the
+stream is {place: offset}. The reader lives in one process for as long as its query does.
+
+Spark asks for the latest offset of a batch only after it has committed the batch before: the `start` that it gives is
+what is durably applied. So this is where the routers are told, without a listener and without waiting for more rows.
+"""
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows
+from pyspark.sql.types import BinaryType, IntegerType, LongType, StringType, StructField, StructType
+
+from peregrine.core.messages import Committed
+from peregrine.errors import ProtocolError
+from peregrine.spark.worker import PlaceAddress, client, freeze_heap, hand_over
+from peregrine.types import PlaceId
+
+NAME = "peregrine-log"
+COLUMNS = ("place", "op", "group", "first_offset", "offsets", "body")
+_TYPES = (StringType(), StringType(), IntegerType(), LongType(), BinaryType(), BinaryType())
+SCHEMA = StructType([StructField(name, kind, False) for name, kind in zip(COLUMNS, _TYPES, strict=True)])
+
+Offsets = dict[str, int]
+
+
+class LogSource(DataSource):
+    """Options: `places` (JSON [[place, address], ...]), `token_file`, `start` (JSON {place: offset}, else 0),
+    `max_rows` of a batch for each place, `patience_s` with a router that is away.
+    """
+
+    @classmethod
+    def name(cls) -> str:
+        return NAME
+
+    def schema(self) -> StructType:
+        return SCHEMA
+
+    def streamReader(self, schema: StructType) -> "LogReader":
+        return LogReader(dict(self.options))
+
+
+class Stretch(InputPartition):
+    """What one task reads: whole entries of one log."""
+
+    def __init__(self, place: PlaceId, address: str, start: int, end: int) -> None:
+        self.place = place
+        self.address = address
+        self.start = start
+        self.end = end
+
+
+class LogReader(DataSourceStreamReader):
+    def __init__(self, options: Mapping[str, Any]) -> None:
+        self._places = [PlaceAddress(PlaceId(place), address) for place, address in json.loads(options["places"])]
+        self._token_file = str(options["token_file"])
+        self._start: Offsets = json.loads(options.get("start", "{}"))
+        self._max_rows = int(options.get("max_rows", 100_000))
+        self._patience_s = float(options.get("patience_s", 60.0))
+        self._told: Offsets = {}
+
+    def initialOffset(self) -> Offsets:
+        return {place: self._start.get(place, 0) for place, _ in self._places}
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        return ReadMaxRows(self._max_rows)
+
+    def latestOffset(self, start: Offsets, limit: ReadLimit) -> Offsets:
+        """The end of the next batch; also tells the routers how far the last one came.
+
+        A place that Spark's checkpoint does not know yet begins where a new query would; one that is no longer served
+        keeps its offset.
+        """
+        freeze_heap()
+        start = {**self.initialOffset(), **start}
+        max_rows = limit.maxRows if isinstance(limit, ReadMaxRows) else None
+        ends: dict[str, Mapping[str, int]] = {}
+        latest = dict(start)
+        for place, address in self._places:
+            self._tell(place, address, start[place])
+            if address not in ends:
+                ends[address] = client(address, self._token_file).status()["ends"]
+            end = ends[address].get(place, 0)
+            if max_rows is not None and end - start[place] > max_rows:
+                # A batch ends between two entries, and only the log knows where that is.
+                _, end = client(address, self._token_file).read_log(place, start[place], max_rows)
+            latest[place] = max(end, start[place])
+        return latest
+
+    def _tell(self, place: PlaceId, address: str, committed: int) -> None:
+        if committed > self._told.get(place, 0):
+            hand_over(address, self._token_file, Committed(place, committed), self._patience_s)
+            self._told[place] = committed
+
+    def partitions(self, start: Offsets, end: Offsets) -> list[InputPartition]:
+        start = {**self.initialOffset(), **start}
+        return [
+            Stretch(place, address, start[place], end[place])
+            for place, address in self._places
+            if start[place] < end.get(place, 0)
+        ]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        freeze_heap()
+        assert isinstance(partition, Stretch)
+        at = partition.start
+        while at < partition.end:
+            table, after = client(partition.address, self._token_file).read_log(
+                partition.place, at, partition.end - at
+            )
+            _check(partition, at, table, after)
+            yield from table.select(COLUMNS).to_batches()
+            at = after
+
+
+def _check(stretch: Stretch, at: int, table: pa.Table, after: int) -> None:
+    """Rows that are missing must stop a host: it would commit states that never saw them."""
+    first = min(table.column("first_offset").to_pylist(), default=None)
+    if first != at or not at < after <= stretch.end:
+        raise ProtocolError(
+            f"the log of {stretch.place} was to give offsets {at} to {stretch.end} and gave {first} to {after}",
+            "the router lost or cut off what this host has not applied: start the host from a newer checkpoint,"
+            " or restore the router's directory",
+        )

@@ -1,0 +1,52 @@
+"""What the Python processes of Spark share: connections to routers, and a heap that is not searched after every task.
+
+Spark gives the batches of one query to any of its workers. So nothing here remembers a row: only what can be had again.
+"""
+
+import gc
+import time
+from functools import lru_cache
+from pathlib import Path
+from typing import NamedTuple
+
+from peregrine.core.messages import Event
+from peregrine.errors import TransportError
+from peregrine.net.client import RouterClient
+from peregrine.types import PlaceId
+
+_PAUSE_S = (0.01, 0.05, 0.2, 1.0)
+
+
+class PlaceAddress(NamedTuple):
+    """A place, and the address of the router of its site."""
+
+    place: PlaceId
+    address: str
+
+
+@lru_cache(maxsize=1)
+def freeze_heap() -> None:
+    """PySpark collects garbage after every task. What was loaded before the first one need not be searched each time."""
+    gc.collect()
+    gc.freeze()
+
+
+@lru_cache(maxsize=256)
+def client(address: str, token_file: str) -> RouterClient:
+    """The connection of this process to a router."""
+    return RouterClient(address, Path(token_file).read_text().strip())
+
+
+def hand_over(address: str, token_file: str, event: Event, patience_s: float) -> None:
+    """Returns when the router has the event. A router that is away is waited for; it drops what it has had before."""
+    deadline = time.monotonic() + patience_s
+    tries = 0
+    while True:
+        try:
+            client(address, token_file).offer(event)
+            return
+        except TransportError:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(_PAUSE_S[min(tries, len(_PAUSE_S) - 1)])
+            tries += 1

@@ -1,0 +1,1 @@
+"""Applications, each in a small file: operators, keys and what their sources send."""
