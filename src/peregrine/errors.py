@@ -66,3 +66,15 @@ class Busy(TransportError):
 
 class Unauthorized(TransportError):
     pass
+
+
+class StorageError(PeregrineError):
+    pass
+
+
+class CorruptLog(StorageError):
+    pass
+
+
+class DiskFull(StorageError):
+    """What was appended since the last sync was taken back; what had been synced is there."""

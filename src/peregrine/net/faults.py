@@ -62,9 +62,10 @@ def _as_it_was(address: str, error: flight.FlightServerError) -> PeregrineError:
         return TransportError(f"the router at {address}: {_first_line(error)}", "its log tells more")
     for name in kinds:
         kind = getattr(errors, name, None)
-        # UnknownName builds its own text: what it told arrives as the ConfigurationError that it is.
-        if isinstance(kind, type) and kind.__init__ is PeregrineError.__init__ and issubclass(kind, PeregrineError):
-            return kind(what, remedy)
+        # A kind that builds its own text (UnknownName) arrives as the nearest one above it that does not.
+        if isinstance(kind, type) and issubclass(kind, PeregrineError):
+            if kind is PeregrineError or "__init__" not in vars(kind):
+                return kind(what, remedy)
     return ProtocolError(what, remedy)
 
 

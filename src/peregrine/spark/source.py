@@ -18,7 +18,7 @@ from pyspark.sql.types import BinaryType, IntegerType, LongType, StringType, Str
 
 from peregrine.core.messages import Committed
 from peregrine.errors import ProtocolError
-from peregrine.spark.worker import PlaceAddress, client, freeze_heap, hand_over
+from peregrine.spark.worker import PlaceAddress, client, freeze_heap, patiently
 from peregrine.types import PlaceId
 
 NAME = "peregrine-log"
@@ -84,17 +84,18 @@ class LogReader(DataSourceStreamReader):
         for place, address in self._places:
             self._tell(place, address, start[place])
             if address not in ends:
-                ends[address] = client(address, self._token_file).status()["ends"]
+                ends[address] = patiently(client(address, self._token_file).status, self._patience_s).ends
             end = ends[address].get(place, 0)
             if max_rows is not None and end - start[place] > max_rows:
                 # A batch ends between two entries, and only the log knows where that is.
-                _, end = client(address, self._token_file).read_log(place, start[place], max_rows)
+                _, end = self._read_log(place, address, start[place], max_rows)
             latest[place] = max(end, start[place])
         return latest
 
     def _tell(self, place: PlaceId, address: str, committed: int) -> None:
         if committed > self._told.get(place, 0):
-            hand_over(address, self._token_file, Committed(place, committed), self._patience_s)
+            router = client(address, self._token_file)
+            patiently(lambda: router.offer(Committed(place, committed)), self._patience_s)
             self._told[place] = committed
 
     def partitions(self, start: Offsets, end: Offsets) -> list[InputPartition]:
@@ -110,12 +111,14 @@ class LogReader(DataSourceStreamReader):
         assert isinstance(partition, Stretch)
         at = partition.start
         while at < partition.end:
-            table, after = client(partition.address, self._token_file).read_log(
-                partition.place, at, partition.end - at
-            )
+            table, after = self._read_log(partition.place, partition.address, at, partition.end - at)
             _check(partition, at, table, after)
             yield from table.select(COLUMNS).to_batches()
             at = after
+
+    def _read_log(self, place: PlaceId, address: str, offset: int, max_rows: int) -> tuple[pa.Table, int]:
+        router = client(address, self._token_file)
+        return patiently(lambda: router.read_log(place, offset, max_rows), self._patience_s)
 
 
 def _check(stretch: Stretch, at: int, table: pa.Table, after: int) -> None:

@@ -5,15 +5,16 @@ Spark gives the batches of one query to any of its workers. So nothing here reme
 
 import gc
 import time
+from collections.abc import Callable
 from functools import lru_cache
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
-from peregrine.core.messages import Event
-from peregrine.errors import TransportError
+from peregrine.errors import TransportError, Unauthorized
 from peregrine.net.client import RouterClient
 from peregrine.types import PlaceId
 
+T = TypeVar("T")
 _PAUSE_S = (0.01, 0.05, 0.2, 1.0)
 
 
@@ -37,14 +38,15 @@ def client(address: str, token_file: str) -> RouterClient:
     return RouterClient(address, Path(token_file).read_text().strip())
 
 
-def hand_over(address: str, token_file: str, event: Event, patience_s: float) -> None:
-    """Returns when the router has the event. A router that is away is waited for; it drops what it has had before."""
+def patiently(call: Callable[[], T], patience_s: float) -> T:
+    """The answer of a router; one that is away is waited for, because it comes back and drops what it has had before."""
     deadline = time.monotonic() + patience_s
     tries = 0
     while True:
         try:
-            client(address, token_file).offer(event)
-            return
+            return call()
+        except Unauthorized:
+            raise
         except TransportError:
             if time.monotonic() > deadline:
                 raise

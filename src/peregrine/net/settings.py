@@ -1,0 +1,104 @@
+"""What a router process is told when it starts: one JSON file, read whole, each mistake with its place.
+
+Its directory belongs to this site with these operators and this topology; with others its journal would be stepped
+through to a different state, so a router refuses to open the directory of another configuration (`fingerprint`).
+"""
+
+import hashlib
+import math
+import os
+import secrets
+import stat
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from peregrine.core.intake import RouterConfig
+from peregrine.core.operator import OpSpec
+from peregrine.core.topology import Link, Topology
+from peregrine.errors import ConfigurationError
+from peregrine.log.record_log import Fsync
+from peregrine.net.protocol import Neighbour
+from peregrine.types import SiteId
+
+
+class RouterSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    site: SiteId
+    root: SiteId
+    parents: dict[SiteId, SiteId]
+    hosts: dict[SiteId, tuple[str, ...]]
+    operators: tuple[OpSpec, ...]
+    directory: str
+    token_file: str
+    port: int = 0  # 0: any that is free
+    neighbours: dict[SiteId, Neighbour] = {}  # those that are known already; others come with the action
+    fsync: Fsync = Fsync.GROUPED
+    tick_ms: int = 100
+    snapshot_mb: float = 64.0  # of journal, then the machine is written and the journal cut
+    host_lag_rows: int = 100_000
+
+    @classmethod
+    def of(
+        cls,
+        site: SiteId,
+        topology: Topology,
+        operators: Iterable[OpSpec],
+        directory: Path,
+        token_file: Path,
+        **more: Any,
+    ) -> "RouterSettings":
+        parents = {child: parent for child in topology.sites if (parent := topology.parent(child)) is not None}
+        hosts = {each: topology.site(each).hosts for each in topology.sites if topology.site(each).hosts}
+        return cls(
+            site, topology.root, parents, hosts, tuple(operators), str(directory), str(token_file), **more
+        )
+
+    @classmethod
+    def load(cls, path: Path) -> "RouterSettings":
+        try:
+            return msgspec.json.decode(path.read_bytes(), type=cls)
+        except OSError as error:
+            raise ConfigurationError(f"cannot read {path}: {error}", "give the path of a router's settings") from error
+        except msgspec.DecodeError as error:
+            raise ConfigurationError(f"{path}: {error}", "correct the file; RouterSettings names its fields") from error
+
+    def save(self, path: Path) -> None:
+        path.write_bytes(msgspec.json.format(msgspec.json.encode(self)))
+
+    def router_config(self) -> RouterConfig:
+        # How a link feels is no matter of the router: only who is above whom.
+        link = Link(0.0, math.inf)
+        topology = Topology.tree(self.root, {child: (parent, link) for child, parent in self.parents.items()}, self.hosts)
+        topology.site(self.site)
+        return RouterConfig(
+            self.site, topology, {spec.op: spec for spec in self.operators}, host_lag_rows=self.host_lag_rows
+        )
+
+    def fingerprint(self) -> str:
+        operators = sorted(self.operators, key=lambda spec: spec.op)
+        parts = (self.site, self.root, self.parents, self.hosts, operators)
+        return hashlib.sha256(msgspec.json.encode(parts, order="deterministic")).hexdigest()
+
+
+def make_token(path: Path) -> str:
+    """A new token in a file that only its owner can read."""
+    token = secrets.token_hex(32)
+    with os.fdopen(os.open(path, os.O_CREAT | os.O_WRONLY | os.O_TRUNC, 0o600), "w") as file:
+        os.fchmod(file.fileno(), 0o600)
+        file.write(token)
+    return token
+
+
+def read_token(path: Path) -> str:
+    try:
+        mode = stat.S_IMODE(path.stat().st_mode)
+        token = path.read_text("ascii").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigurationError(f"cannot read the token file {path}: {error}", "make one with make_token") from error
+    if mode & 0o077:
+        raise ConfigurationError(f"{path} has mode {mode:o}: others can read the token", f"chmod 600 {path}")
+    if not token:
+        raise ConfigurationError(f"the token file {path} is empty", "make one with make_token")
+    return token

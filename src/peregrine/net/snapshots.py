@@ -1,0 +1,61 @@
+"""A machine on disk, so that its journal can be cut: (position, machine), the newest only.
+
+A snapshot is written aside, synced and renamed: there is always a whole one. It is a pickle with a checksum in a
+directory that belongs to the process; nobody else's bytes are ever unpickled.
+"""
+
+import os
+import pickle
+import struct
+from binascii import crc32
+from pathlib import Path
+from typing import Any
+
+from peregrine.errors import StorageError
+
+_HEAD = struct.Struct("<8sqI")  # magic, position, checksum
+_MAGIC = b"PGRNSNP1"
+
+
+def save(directory: Path, position: int, machine: object, durable: bool = True) -> int:
+    """What the machine is after the first `position` events. Returns the size."""
+    body = pickle.dumps(machine, protocol=5)
+    aside = directory / "snapshot.new"
+    with open(aside, "wb") as file:
+        file.write(_HEAD.pack(_MAGIC, position, crc32(body)))
+        file.write(body)
+        file.flush()
+        if durable:
+            os.fsync(file.fileno())
+    os.replace(aside, directory / "snapshot")
+    if durable:
+        sync_directory(directory)
+    return len(body)
+
+
+def load(directory: Path) -> tuple[int, Any] | None:
+    """None if there is no snapshot yet."""
+    path = directory / "snapshot"
+    try:
+        data = path.read_bytes()
+    except FileNotFoundError:
+        return None
+    try:
+        magic, position, checksum = _HEAD.unpack_from(data)
+        body = data[_HEAD.size :]
+        if magic != _MAGIC or crc32(body) != checksum:
+            raise ValueError("its checksum does not fit")
+        return position, pickle.loads(body)
+    except Exception as error:  # whatever a pickle of another version raises
+        raise StorageError(
+            f"the snapshot {path} cannot be read: {error}",
+            "run the version that wrote it, or restore the directory from a copy",
+        ) from error
+
+
+def sync_directory(directory: Path) -> None:
+    handle = os.open(directory, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
