@@ -1,7 +1,7 @@
 """The log of a host on a disk: entries as bytes in a record log, a position for each row.
 
-It keeps the contract of `core.log.Log`. What an entry looks like as bytes only `core.wire` knows, what a file looks like
-only the record log.
+It keeps the contract of `core.log.Log`. What an entry looks like as bytes only `core.wire` knows, what a file looks
+like only the record log.
 """
 
 from types import TracebackType

@@ -2,8 +2,8 @@
 
 The rule: after `sync` returns, the records are there whatever dies (`Fsync.OFF`: unless the machine does). Until then
 nobody may be promised anything: a crash or a full disk takes back what was appended since the last `sync`. An append
-carries its position, so a repeat is recognised. One thread appends and syncs; any thread may read and truncate meanwhile.
-What a record means is not known here.
+carries its position, so a repeat is recognised. One thread appends and syncs; any thread may read and truncate
+meanwhile. What a record means is not known here.
 """
 
 import fcntl
@@ -130,11 +130,14 @@ class RecordLog:
                 span = segment.span(position, max_bytes, max_length)
         if span is None:
             return []
-        found = segment.load(span)
-        if found is None:
-            with self._lock:  # a full disk may have taken the records back in between; now nobody can
-                span = segment.span(position, max_bytes, max_length)
-                found = segment.load(span) if span else []
+        try:
+            found = segment.load(span)
+            if found is None:
+                with self._lock:  # a full disk may have taken the records back in between; now nobody can
+                    span = segment.span(position, max_bytes, max_length)
+                    found = segment.load(span) if span else []
+        except OSError as error:
+            raise _mapped(error, self.directory) from error
         if found is None:
             raise CorruptLog(
                 f"{segment.path} has changed since it was opened: records from position {position} on do not fit",
@@ -146,7 +149,11 @@ class RecordLog:
         """Drops the segments that lie before; the one that is appended to stays in any case."""
         with self._lock:
             while len(self._segments) > 1 and self._segments[1].base <= before:
-                self._segments.pop(0).path.unlink(missing_ok=True)
+                try:
+                    self._segments[0].path.unlink(missing_ok=True)
+                except OSError as error:
+                    raise _mapped(error, self.directory) from error
+                del self._segments[0]
             if self._segments:
                 self._synced = max(self._synced, self._segments[0].base)
 
@@ -214,6 +221,7 @@ class RecordLog:
         self._active = self._segments[-1]
         self._active.cut(self._synced)
         self._make_durable(self._active)
+        self._make_names_durable()  # a segment that came back would overlap with what is appended from here on
 
     # --- opening ---
 
@@ -276,5 +284,5 @@ def _mapped(error: OSError, directory: Path) -> StorageError:
         )
     return StorageError(
         f"the log {directory} cannot be used: {error}",
-        "check the disk and the rights of the directory, then open the log again; nothing was promised that was not synced",
+        "check the disk and the rights of the directory, then open the log again: what had been synced is there",
     )

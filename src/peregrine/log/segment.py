@@ -1,8 +1,8 @@
 """One file of a record log: where its records are, what is not written yet, and how a damaged one is told.
 
-A record is a header and its bytes. The header has the position of the record, its length in positions, its size in bytes
-and a checksum over all of these; a stretch of zeros is therefore no record. The index (position and place of each record)
-is in memory alone and is rebuilt from the headers. Locking is the business of the log that has the segment.
+A record is a header and its bytes. The header has the position of the record, its length in positions, its size in
+bytes and a checksum over these and the bytes; so a stretch of zeros is no record. The index (position and place of each
+record) is in memory alone and is rebuilt from the headers. Locking is the business of the log that has the segment.
 """
 
 import os
@@ -25,7 +25,7 @@ _FARTHEST = 1 << 48  # no record lies this many positions behind another: what s
 
 
 class Span(NamedTuple):
-    """Neighbouring records of a segment: the first position, the place in the file, and the part that is not in it yet."""
+    """Neighbouring records: the first position, the place in the file, and the part that is not in the file yet."""
 
     position: int
     begin: int

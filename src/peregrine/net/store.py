@@ -10,8 +10,6 @@ All but the journal follow from it: they are synced before a snapshot is taken, 
 performing effects again; their positions make that harmless.
 """
 
-import fcntl
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from urllib.parse import quote
@@ -40,11 +38,10 @@ class Store:
         self.directory = Path(settings.directory)
         self.directory.mkdir(parents=True, exist_ok=True, mode=0o700)
         self._durable = settings.fsync is not Fsync.OFF
-        self._lock = _locked(self.directory)
-        _claim(self.directory, settings.fingerprint())
         # The others are synced only now and then, whatever the policy: the journal is what must not be lost.
         relaxed = Fsync.GROUPED if self._durable else Fsync.OFF
         self.journal = RecordLog(self.directory / "journal", SEGMENT_BYTES, settings.fsync)
+        _claim(self.directory, settings.fingerprint())
         self.hosts: dict[PlaceId, FileLog] = {}
         self.outs: dict[SiteId, RecordLog] = {}
         self._logs: dict[str, RecordLog] = {}
@@ -101,20 +98,6 @@ class Store:
     def close(self) -> None:
         for log in (self.journal, *self._logs.values()):
             log.close()
-        os.close(self._lock)
-
-
-def _locked(directory: Path) -> int:
-    """One process at a time; the lock dies with its process."""
-    handle = os.open(directory / "lock", os.O_CREAT | os.O_RDWR, 0o600)
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as error:
-        os.close(handle)
-        raise ConfigurationError(
-            f"another process uses {directory}", "stop it first, or give this router a directory of its own"
-        ) from error
-    return handle
 
 
 def _claim(directory: Path, fingerprint: str) -> None:

@@ -78,7 +78,7 @@ class LogReader(DataSourceStreamReader):
         """
         freeze_heap()
         start = {**self.initialOffset(), **start}
-        max_rows = limit.maxRows if isinstance(limit, ReadMaxRows) else None
+        max_rows = limit.max_rows if isinstance(limit, ReadMaxRows) else None
         ends: dict[str, Mapping[str, int]] = {}
         latest = dict(start)
         for place, address in self._places:

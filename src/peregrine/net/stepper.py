@@ -1,0 +1,259 @@
+"""One thread owns the router machine: it takes what was offered, makes it durable, steps, performs, answers.
+
+Everything that waits is journaled together and synced once (group commit); only then is the machine stepped and are
+effects performed (decision 0001). What cannot be made sense of is refused before it is journaled. When a log of an effect
+fails, the process has to end: what is in the journal is performed after the restart.
+"""
+
+import logging
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Future
+from dataclasses import dataclass
+from queue import Empty, SimpleQueue
+from typing import Any
+
+from peregrine.core import journal
+from peregrine.core.messages import Attached, Event, FromLink, FromSource, Report, Send, Stray, Tick
+from peregrine.core.router import Router
+from peregrine.errors import Busy, PeregrineError, StorageError, Unreachable
+from peregrine.net.admission import admit
+from peregrine.net.protocol import News
+from peregrine.net.settings import RouterSettings
+from peregrine.net.store import Store
+from peregrine.types import SiteId
+
+GROUP_EVENTS = 1000
+NEWS_KEPT = 10_000
+PRESSURE_HOLDS_S = 3.0  # without another word from the parent
+log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class Handed:
+    """An event with its bytes for the journal, or a question that is asked between two events."""
+
+    event: Event | None
+    raw: bytes
+    ask: Callable[[], Any] | None
+    answer: "Future[Any]"
+
+
+class Stepper:
+    def __init__(self, settings: RouterSettings, store: Store, failed: Callable[[BaseException], None]) -> None:
+        """`failed` is called when nothing can go on, and must end the process."""
+        self.store = store
+        self.config = settings.router_config()
+        self.on_sent: Callable[[SiteId], None] = lambda neighbour: None
+        self.acked: Callable[[], dict[SiteId, int]] = dict  # what each neighbour has acknowledged
+        self._failed = failed
+        self._tick_s = settings.tick_ms / 1000
+        self._snapshot_bytes = int(settings.snapshot_mb * (1 << 20))
+        self._queue: SimpleQueue[Handed] = SimpleQueue()
+        self._stopping = False
+        self._closed = False
+        self._pressed_until_s = 0.0
+        # News are numbered on from the time of the start: a restart never gives a number again.
+        self._news: deque[News] = deque(maxlen=NEWS_KEPT)
+        self._news_end = time.time_ns() // 1000
+        self._news_came = threading.Condition()
+        self.journal_bytes = 0
+        self.machine = self._recover()
+        self._thread = threading.Thread(target=self._run, name="stepper", daemon=True)
+
+    def _recover(self) -> Router:
+        """The newest snapshot, and the journal behind it once more. Performing effects again does nothing."""
+        position, machine = self.store.newest_snapshot() or (0, Router(self.config))
+        first = position
+        while records := self.store.journal.read(position):
+            for at, raw in records:
+                self._step(machine, journal.decode(raw))
+                self.journal_bytes += len(raw)
+                position = at + 1
+        for damage in self.store.recovered:
+            log.warning("site=%s recovered=%r", self.config.site, damage)
+        log.info("site=%s snapshot=%d replayed=%d", self.config.site, first, position - first)
+        return machine
+
+    # --- from any thread ---
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def offer(self, event: Event, raw: bytes | None = None) -> Any:
+        """Returns when the event is durable and its effects are performed; raises if it was refused."""
+        return self._hand_over(Handed(event, journal.encode(event) if raw is None else raw, None, Future()))
+
+    def ask(self, question: Callable[[], Any]) -> Any:
+        """Evaluated between two events, on the thread that owns the machine."""
+        return self._hand_over(Handed(None, b"", question, Future()))
+
+    def _hand_over(self, handed: Handed) -> Any:
+        if not self._closed:
+            self._queue.put(handed)
+        if self._closed:  # also if it closed meanwhile: then nobody takes it any more
+            self._refuse_all()
+            raise _stopping(self.config.site)
+        return handed.answer.result()
+
+    def hear_pressure(self, pressed: bool) -> None:
+        self._pressed_until_s = time.monotonic() + PRESSURE_HOLDS_S if pressed else 0.0
+        self.ask(lambda: self.machine.hear_pressure(pressed))
+
+    def news(self, after: int, wait_s: float) -> tuple[int, list[News]]:
+        with self._news_came:
+            self._news_came.wait_for(lambda: self._closed or self._news_end > after, wait_s)
+            fresh = min(max(self._news_end - after, 0), len(self._news))
+            return self._news_end, list(self._news)[len(self._news) - fresh :]
+
+    def stop(self) -> None:
+        """What was handed over before is done first."""
+        self._stopping = True
+        self._queue.put(Handed(None, b"", lambda: None, Future()))
+        if self._thread.is_alive():
+            self._thread.join()
+        self._close()
+
+    # --- the thread ---
+
+    def _run(self) -> None:
+        try:
+            next_tick_s = time.monotonic()
+            while not self._stopping:
+                group = self._take(next_tick_s - time.monotonic())
+                if time.monotonic() >= next_tick_s:
+                    next_tick_s = time.monotonic() + self._tick_s
+                    tick = Tick(time.time_ns() // 1_000_000)
+                    group.append(Handed(tick, journal.encode(tick), None, Future()))
+                    if self._pressed_until_s and time.monotonic() > self._pressed_until_s:
+                        self.machine.hear_pressure(False)
+                self._do(group)
+                if self.journal_bytes >= self._snapshot_bytes:
+                    self.snapshot()
+            while not self._queue.empty():
+                self._do(self._take(0.0))
+        except BaseException as error:
+            log.critical("site=%s stopped: %s", self.config.site, error, exc_info=not isinstance(error, StorageError))
+            self._close()
+            self._failed(error)
+
+    def _take(self, wait_s: float) -> list[Handed]:
+        group: list[Handed] = []
+        try:
+            group.append(self._queue.get(timeout=max(wait_s, 0.0)) if wait_s > 0 else self._queue.get_nowait())
+            while len(group) < GROUP_EVENTS:
+                group.append(self._queue.get_nowait())
+        except Empty:
+            pass
+        return group
+
+    def _do(self, group: list[Handed]) -> None:
+        try:
+            journaled = self._journal(group)
+        except StorageError as error:
+            # A full disk takes back all that was not synced: the whole group never happened, and may come again.
+            for handed in group:
+                if not handed.answer.done():
+                    handed.answer.set_exception(error)
+            log.error("site=%s journal: %s", self.config.site, error.what)
+            if not _can_go_on(error):
+                raise
+            return
+        answers: list[tuple[Handed, Any]] = []
+        sent: set[SiteId] = set()
+        for handed in group:
+            if handed.ask is not None:
+                answers.append((handed, handed.ask()))
+            elif id(handed) in journaled:
+                try:
+                    assert handed.event is not None
+                    sent |= self._step(self.machine, handed.event, told=True)
+                    answers.append((handed, self._answer(handed.event)))
+                except PeregrineError as error:
+                    if isinstance(error, StorageError):
+                        handed.answer.set_exception(_stopping(self.config.site))
+                        raise
+                    handed.answer.set_exception(error)
+        for neighbour in sent:
+            self.on_sent(neighbour)
+        for handed, answer in answers:
+            handed.answer.set_result(answer)
+
+    def _journal(self, group: list[Handed]) -> set[int]:
+        end = self.store.journal.end
+        journaled: set[int] = set()
+        size = 0
+        for handed in group:
+            if handed.event is None:
+                continue
+            try:
+                admit(self.machine, handed.event)
+                if isinstance(handed.event, FromSource) and not self.machine.accepts_rows():
+                    raise Busy(f"router {self.config.site} takes no rows now", "send the same again")
+            except PeregrineError as error:
+                handed.answer.set_exception(error)
+                continue
+            self.store.journal.append(end + len(journaled), handed.raw)
+            journaled.add(id(handed))
+            size += len(handed.raw)
+        if journaled:
+            self.store.journal.sync()
+        self.journal_bytes += size
+        return journaled
+
+    def _step(self, machine: Router, event: Event, told: bool = False) -> set[SiteId]:
+        """Returns the neighbours for which there is something now. What was refused once is refused again."""
+        try:
+            effects = machine.step(event)
+        except PeregrineError:
+            if told:
+                raise
+            return set()
+        sent: set[SiteId] = set()
+        for effect in effects:
+            self.store.perform(effect)
+            if isinstance(effect, Send):
+                sent.add(effect.neighbour)
+            elif isinstance(effect, Report | Stray | Attached):
+                with self._news_came:
+                    self._news.append(effect)
+                    self._news_end += 1
+                    self._news_came.notify_all()
+        return sent
+
+    def _answer(self, event: Event) -> int | None:
+        match event:
+            case FromSource(source):
+                return self.machine.acked_source(source)
+            case FromLink(neighbour):
+                return self.machine.acked_link(neighbour)
+        return None
+
+    def snapshot(self) -> None:
+        started_s = time.monotonic()
+        position = self.store.journal.end
+        self.store.snapshot(self.machine, position, self.acked())
+        self.journal_bytes = 0
+        took_ms = (time.monotonic() - started_s) * 1000
+        log.info("site=%s snapshot=%d took_ms=%.0f", self.config.site, position, took_ms)
+
+    def _close(self) -> None:
+        self._closed = True
+        self._refuse_all()
+        with self._news_came:
+            self._news_came.notify_all()
+
+    def _refuse_all(self) -> None:
+        for handed in self._take(0.0):
+            if not handed.answer.done():
+                handed.answer.set_exception(_stopping(self.config.site))
+
+
+def _can_go_on(error: StorageError) -> bool:
+    return type(error).__name__ == "DiskFull"
+
+
+def _stopping(site: SiteId) -> Unreachable:
+    return Unreachable(f"router {site} is stopping", "offer the same again when it is back")
