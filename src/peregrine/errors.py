@@ -7,10 +7,13 @@
     │       └── OverlapError it touches keys that another migration is moving
     ├── ProtocolError        what another component sent breaks the protocol
     │   └── CorruptMarker    a message that does not decode, or names what does not exist
-    └── TransportError       a router that cannot be reached, or does not take what it is given
-        ├── Unreachable      nobody answers, or not in time: try again, what is repeated is recognised
-        ├── Busy             back-pressure: wait a little and send the same again
-        └── Unauthorized     the token is not the one of this router
+    ├── TransportError       a router that cannot be reached, or does not take what it is given
+    │   ├── Unreachable      nobody answers, or not in time: try again, what is repeated is recognised
+    │   ├── Busy             back-pressure: wait a little and send the same again
+    │   └── Unauthorized     the token is not the one of this router
+    └── StorageError         a disk, or what is on it
+        ├── CorruptLog       a log is damaged where it had been whole
+        └── DiskFull         no room: what was appended since the last sync was taken back
 
 Assertions are for our own bugs; these are for the world. An error that is raised has changed nothing.
 """

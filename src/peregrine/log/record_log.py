@@ -8,6 +8,7 @@ meanwhile. What a record means is not known here.
 
 import fcntl
 import os
+from bisect import bisect_right
 from enum import StrEnum
 from errno import EDQUOT, ENOSPC
 from pathlib import Path
@@ -16,7 +17,7 @@ from types import TracebackType
 from typing import Self
 
 from peregrine.errors import CorruptLog, DiskFull, ProtocolError, StorageError
-from peregrine.log.segment import SUFFIX, Segment, find_record
+from peregrine.log.segment import SUFFIX, Segment, Span, find_record
 
 _FLUSH_BYTES = 1 << 18
 
@@ -39,7 +40,7 @@ class RecordLog:
         self._fsync = fsync
         self._lock = Lock()
         self._refusal: StorageError | None = None  # why nothing can be appended any more
-        self._closed = False
+        self._bounds_at_close: tuple[int, int] | None = None
         try:
             directory.mkdir(parents=True, exist_ok=True)
             self._claim = _claimed(directory)
@@ -51,19 +52,19 @@ class RecordLog:
                 raise
         except OSError as error:
             raise _mapped(error, directory) from error
-        self._active = self._segments[-1]
-        self._synced = self._active.end  # a full disk takes the log back to here
+        self._synced = self._segments[-1].end  # a full disk takes the log back to here
 
     @property
     def first(self) -> int:
         """The lowest position that can still be read."""
         with self._lock:
-            return self._segments[0].base if self._segments else self._active.end
+            return self._bounds_at_close[0] if self._bounds_at_close else self._segments[0].base
 
     @property
     def end(self) -> int:
         """The position that the next record gets."""
-        return self._active.end
+        with self._lock:
+            return self._bounds_at_close[1] if self._bounds_at_close else self._segments[-1].end
 
     @property
     def size_bytes(self) -> int:
@@ -73,9 +74,9 @@ class RecordLog:
     def append(self, position: int, record: bytes, length: int = 1) -> None:
         assert length > 0, "a record takes at least one position"
         with self._lock:
-            segment = self._active
             if self._refusal:
                 raise self._refusal
+            segment = self._segments[-1]
             if position < segment.end:
                 return
             if position > segment.end:
@@ -97,10 +98,10 @@ class RecordLog:
         with self._lock:
             if self._refusal:
                 raise self._refusal
-            end = self._active.end
+            end = self._segments[-1].end
             unsynced = [segment for segment in self._segments if segment.end > self._synced]
             try:
-                self._active.flush()
+                self._segments[-1].flush()
             except OSError as error:
                 raise self._failed(error) from error
         try:
@@ -117,33 +118,28 @@ class RecordLog:
         They come from one segment, so there may be more behind them although no limit was reached.
         """
         with self._lock:
-            if self._closed:
-                raise StorageError(f"the log {self.directory} is closed", "open it again")
-            for segment in reversed(self._segments):
-                if segment.base <= position or segment is self._segments[0]:
-                    break
-            span = segment.span(position, max_bytes, max_length)
-            if (
-                span is None and segment is not self._active
-            ):  # between the start of the last record and the next segment
-                segment = self._segments[self._segments.index(segment) + 1]
-                span = segment.span(position, max_bytes, max_length)
-        if span is None:
-            return []
-        try:
-            found = segment.load(span)
-            if found is None:
-                with self._lock:  # a full disk may have taken the records back in between; now nobody can
-                    span = segment.span(position, max_bytes, max_length)
-                    found = segment.load(span) if span else []
-        except OSError as error:
-            raise _mapped(error, self.directory) from error
+            segment, span = self._find(position, max_bytes, max_length)
+        found = segment.load(span) if span else []
+        if found is None:
+            with self._lock:  # a full disk may have taken the records back in between; now nobody can
+                segment, span = self._find(position, max_bytes, max_length)
+                found = segment.load(span) if span else []
         if found is None:
             raise CorruptLog(
                 f"{segment.path} has changed since it was opened: records from position {position} on do not fit",
                 "check the disk; restore the directory from a copy, or delete it and have it built again",
             )
         return found
+
+    def _find(self, position: int, max_bytes: int, max_length: int | None) -> tuple[Segment, Span | None]:
+        if not self._segments:
+            raise self._refusal or AssertionError("an open log has a segment")
+        number = max(bisect_right(self._segments, position, key=lambda segment: segment.base) - 1, 0)
+        span = self._segments[number].span(position, max_bytes, max_length)
+        if span is None and number + 1 < len(self._segments):  # `position` is within the last record of its segment
+            number += 1
+            span = self._segments[number].span(position, max_bytes, max_length)
+        return self._segments[number], span
 
     def truncate(self, before: int) -> None:
         """Drops the segments that lie before; the one that is appended to stays in any case."""
@@ -158,14 +154,14 @@ class RecordLog:
                 self._synced = max(self._synced, self._segments[0].base)
 
     def close(self) -> None:
-        if self._closed:
+        if self._bounds_at_close:
             return
         try:
             if not self._refusal:
                 self.sync()
         finally:
             with self._lock:
-                self._closed = True
+                self._bounds_at_close = (self._segments[0].base, self._segments[-1].end)
                 self._refusal = StorageError(f"the log {self.directory} is closed", "open it again")
                 self._segments.clear()
                 os.close(self._claim)
@@ -182,11 +178,11 @@ class RecordLog:
 
     def _roll(self) -> Segment:
         """A new segment; the one before it is on the disk first, so that a gap between two is never a crash's doing."""
-        self._active.flush()
-        self._make_durable(self._active)
-        segment = Segment(Segment.path_of(self.directory, self._active.end), self._active.end)
+        last = self._segments[-1]
+        last.flush()
+        self._make_durable(last)
+        segment = Segment(Segment.path_of(self.directory, last.end), last.end)
         self._segments.append(segment)
-        self._active = segment
         self._make_names_durable()
         return segment
 
@@ -218,9 +214,8 @@ class RecordLog:
     def _take_back(self) -> None:
         while len(self._segments) > 1 and self._segments[-1].base > self._synced:
             self._segments.pop().path.unlink(missing_ok=True)
-        self._active = self._segments[-1]
-        self._active.cut(self._synced)
-        self._make_durable(self._active)
+        self._segments[-1].cut(self._synced)
+        self._make_durable(self._segments[-1])
         self._make_names_durable()  # a segment that came back would overlap with what is appended from here on
 
     # --- opening ---

@@ -109,7 +109,10 @@ class Segment:
     def load(self, span: Span) -> list[tuple[int, bytes]] | None:
         """The records of a span; None where the file has something else."""
         in_file = span.stop - span.begin - len(span.unwritten)
-        data = os.pread(self.fd, in_file, span.begin) + span.unwritten
+        try:
+            data = os.pread(self.fd, in_file, span.begin) + span.unwritten
+        except OSError:  # the disk cannot read it: as good as something else
+            return None
         found = []
         behind = 0
         for position, _, begin, behind in walk(data, span.position):

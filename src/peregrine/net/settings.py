@@ -51,9 +51,7 @@ class RouterSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     ) -> "RouterSettings":
         parents = {child: parent for child in topology.sites if (parent := topology.parent(child)) is not None}
         hosts = {each: topology.site(each).hosts for each in topology.sites if topology.site(each).hosts}
-        return cls(
-            site, topology.root, parents, hosts, tuple(operators), str(directory), str(token_file), **more
-        )
+        return cls(site, topology.root, parents, hosts, tuple(operators), str(directory), str(token_file), **more)
 
     @classmethod
     def load(cls, path: Path) -> "RouterSettings":
@@ -70,7 +68,8 @@ class RouterSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def router_config(self) -> RouterConfig:
         # How a link feels is no matter of the router: only who is above whom.
         link = Link(0.0, math.inf)
-        topology = Topology.tree(self.root, {child: (parent, link) for child, parent in self.parents.items()}, self.hosts)
+        parents = {child: (parent, link) for child, parent in self.parents.items()}
+        topology = Topology.tree(self.root, parents, self.hosts)
         topology.site(self.site)
         return RouterConfig(
             self.site, topology, {spec.op: spec for spec in self.operators}, host_lag_rows=self.host_lag_rows

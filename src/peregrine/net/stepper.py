@@ -1,8 +1,8 @@
 """One thread owns the router machine: it takes what was offered, makes it durable, steps, performs, answers.
 
 Everything that waits is journaled together and synced once (group commit); only then is the machine stepped and are
-effects performed (decision 0001). What cannot be made sense of is refused before it is journaled. When a log of an effect
-fails, the process has to end: what is in the journal is performed after the restart.
+effects performed (decision 0001). What cannot be made sense of is refused before it is journaled. When a log of an
+effect fails, the process has to end: what is in the journal is performed after the restart.
 """
 
 import logging
@@ -18,7 +18,7 @@ from typing import Any
 from peregrine.core import journal
 from peregrine.core.messages import Attached, Event, FromLink, FromSource, Report, Send, Stray, Tick
 from peregrine.core.router import Router
-from peregrine.errors import Busy, PeregrineError, StorageError, Unreachable
+from peregrine.errors import Busy, DiskFull, PeregrineError, StorageError, Unreachable
 from peregrine.net.admission import admit
 from peregrine.net.protocol import News
 from peregrine.net.settings import RouterSettings
@@ -158,14 +158,17 @@ class Stepper:
                 if not handed.answer.done():
                     handed.answer.set_exception(error)
             log.error("site=%s journal: %s", self.config.site, error.what)
-            if not _can_go_on(error):
+            if not isinstance(error, DiskFull):
                 raise
             return
         answers: list[tuple[Handed, Any]] = []
         sent: set[SiteId] = set()
         for handed in group:
             if handed.ask is not None:
-                answers.append((handed, handed.ask()))
+                try:
+                    answers.append((handed, handed.ask()))
+                except Exception as error:  # of the one who asks, and no concern of the machine
+                    handed.answer.set_exception(error)
             elif id(handed) in journaled:
                 try:
                     assert handed.event is not None
@@ -249,10 +252,6 @@ class Stepper:
         for handed in self._take(0.0):
             if not handed.answer.done():
                 handed.answer.set_exception(_stopping(self.config.site))
-
-
-def _can_go_on(error: StorageError) -> bool:
-    return type(error).__name__ == "DiskFull"
 
 
 def _stopping(site: SiteId) -> Unreachable:

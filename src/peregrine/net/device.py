@@ -1,0 +1,221 @@
+"""A device: readings in, rows at the router of the site where it is, once each and in order.
+
+A shell around core/source.py: a thread sends what has been produced, one batch at a time, and again what was not
+acknowledged. With a directory, readings and moves are journaled before they are sent, and a device that was killed goes
+on where it was: the same readings get the same numbers, and a router recognises what it has seen.
+"""
+
+import logging
+import threading
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+import msgspec
+
+from peregrine.core.messages import Attach
+from peregrine.core.source import Reading, Source
+from peregrine.errors import ConfigurationError, PeregrineError, StorageError, Unreachable
+from peregrine.log.record_log import Fsync, RecordLog
+from peregrine.net import snapshots
+from peregrine.net.client import RouterClient
+from peregrine.types import OpId, SiteId, SourceId
+
+BACK_OFF_S = (0.02, 1.0)
+CALL_S = 10.0
+SNAPSHOT_BYTES = 4 << 20
+log = logging.getLogger(__name__)
+
+
+class _Moved(msgspec.Struct, tag="moved"):
+    site: str
+
+
+class _Read(msgspec.Struct, tag="read"):
+    reading: Reading
+
+
+_decoder = msgspec.msgpack.Decoder(_Moved | _Read)
+
+
+class Device:
+    def __init__(
+        self,
+        source: SourceId,
+        addresses: Mapping[SiteId, str],
+        site: SiteId,
+        token: str,
+        roaming: bool = False,
+        directory: Path | None = None,
+        max_waiting_rows: int = 100_000,
+        batch_rows: int = 1000,
+        fsync: Fsync = Fsync.GROUPED,
+    ) -> None:
+        """`addresses` is looked up for each connection, so that it may change. A device that comes back from its
+        directory is where it was last; `site` is for the first time.
+        """
+        self._addresses = addresses
+        self._token = token
+        self._max_waiting_rows = max_waiting_rows
+        self._directory = directory
+        self._journal: RecordLog | None = None
+        self._journal_bytes = 0
+        self._source = Source(source, site, roaming, batch_rows)
+        if directory is not None:
+            self._journal = self._recover(directory, fsync)
+        self.trouble = ""  # what keeps it from sending
+        self._attached = False
+        self._stopping = False
+        self._stir = threading.Condition()
+        self._client: RouterClient | None = None
+        self._thread = threading.Thread(target=self._run, name=f"device-{source}", daemon=True)
+        self._thread.start()
+
+    def _recover(self, directory: Path, fsync: Fsync) -> RecordLog:
+        directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+        journal = RecordLog(directory / "journal", SNAPSHOT_BYTES, fsync)
+        position, self._source = snapshots.load(directory) or (0, self._source)
+        while records := journal.read(position):
+            for at, raw in records:
+                self._step(_decoder.decode(raw))
+                self._journal_bytes += len(raw)
+                position = at + 1
+        self._source.lost()
+        return journal
+
+    # --- what a user calls ---
+
+    def send(self, op: OpId, key: str, payload: bytes, time_ms: int | None = None) -> None:
+        """Returns when the reading is taken; blocks while too many rows wait (back-pressure)."""
+        now_ms = time.time_ns() // 1_000_000
+        reading = Reading(op, key, now_ms if time_ms is None else time_ms, now_ms, payload)
+        with self._stir:
+            self._stir.wait_for(lambda: self._stopping or self._source.backlog_rows < self._max_waiting_rows)
+            if self._stopping:
+                raise Unreachable(f"device {self._source.id} is closed {self.trouble}".rstrip(), "make a new one")
+            self._take(_Read(reading))
+
+    def move(self, site: SiteId) -> None:
+        """Connect to another site; what the old one has not acknowledged goes there."""
+        if site not in self._addresses:
+            raise ConfigurationError(f"no address of site {site!r}", f"known are {', '.join(sorted(self._addresses))}")
+        with self._stir:
+            if site != self._source.site:
+                self._attached = False
+                self._take(_Moved(site))
+
+    def flush(self, timeout_s: float = 30.0) -> bool:
+        """Waits until everything that was sent is safe at a router; False if it is not by then."""
+        with self._stir:
+            return self._stir.wait_for(lambda: not self._source.backlog_rows and self._attached, timeout_s)
+
+    @property
+    def backlog_rows(self) -> int:
+        return self._source.backlog_rows
+
+    @property
+    def site(self) -> SiteId:
+        return self._source.site
+
+    def close(self) -> None:
+        """What is not acknowledged stays in the directory, if there is one."""
+        with self._stir:
+            self._stopping = True
+            self._stir.notify_all()
+        self._thread.join(CALL_S + 1)
+        if self._client is not None:
+            self._client.close()
+        if self._journal is not None:
+            self._journal.close()
+
+    def __enter__(self) -> "Device":
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    # --- the machine, under the lock ---
+
+    def _take(self, event: _Moved | _Read) -> None:
+        if self._journal is not None:
+            raw = msgspec.msgpack.encode(event)
+            try:
+                self._journal.append(self._journal.end, raw)
+            except StorageError:
+                self._stopping = True  # what is on the disk and what has been numbered may differ now
+                raise
+            self._journal_bytes += len(raw)
+        self._step(event)
+        self._stir.notify_all()
+
+    def _step(self, event: _Moved | _Read) -> None:
+        match event:
+            case _Read(reading):
+                self._source.produce(reading)
+            case _Moved(site):
+                self._source.move(SiteId(site))
+
+    # --- the thread ---
+
+    def _run(self) -> None:
+        back_off_s = BACK_OFF_S[0]
+        while not self._stopping:
+            try:
+                if not self._send_something():
+                    with self._stir:
+                        self._stir.wait_for(lambda: self._stopping or self._has_something(), 1.0)
+                back_off_s = BACK_OFF_S[0]
+                self.trouble = ""
+            except PeregrineError as error:
+                if error.what != self.trouble:
+                    log.info("source=%s site=%s trouble=%r", self._source.id, self._source.site, error.what)
+                self.trouble = error.what
+                with self._stir:
+                    self._stopping = self._stopping or isinstance(error, StorageError)
+                    self._source.lost()
+                    self._stir.wait_for(lambda: self._stopping, back_off_s)
+                back_off_s = min(2 * back_off_s, BACK_OFF_S[1])
+
+    def _has_something(self) -> bool:
+        return not self._attached or self._source.backlog_rows > 0
+
+    def _send_something(self) -> bool:
+        with self._stir:
+            site, nth, attached = self._source.site, self._source.moves, self._attached
+            batch = self._source.batch() if attached else None
+        # What is sent must not be numbered again after a crash: it is durable here first.
+        if self._journal is not None:
+            self._journal.sync()
+        client = self._connected(site)
+        if not attached:
+            client.offer(Attach(self._source.id, nth))
+            with self._stir:
+                self._attached = self._attached or nth == self._source.moves
+                self._stir.notify_all()
+            return True
+        if batch is None:
+            return False
+        acked = client.offer(batch)
+        with self._stir:
+            if nth == self._source.moves and acked is not None:
+                self._source.acked(acked)
+                self._cut_journal()
+                self._stir.notify_all()
+        return True
+
+    def _cut_journal(self) -> None:
+        if self._journal is None or self._directory is None or self._journal_bytes < SNAPSHOT_BYTES:
+            return
+        position = self._journal.end
+        self._journal.sync()
+        snapshots.save(self._directory, position, self._source)
+        self._journal.truncate(position)
+        self._journal_bytes = 0
+
+    def _connected(self, site: SiteId) -> RouterClient:
+        address = self._addresses[site]
+        if self._client is None or self._client.address != address:
+            if self._client is not None:
+                self._client.close()
+            self._client = RouterClient(address, self._token, CALL_S)
+        return self._client

@@ -1,0 +1,225 @@
+"""A router that can be called: Arrow Flight in front of the stepper, the store and the links of one site.
+
+Calls only translate: everything that changes anything goes through the stepper. Every call carries the token; the
+server listens on this machine only.
+"""
+
+import hmac
+import logging
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+import pyarrow.flight as flight
+
+from peregrine.core import journal, wire
+from peregrine.core.messages import FromLink
+from peregrine.core.rows import Rows, length
+from peregrine.core.slices import Slice, slices
+from peregrine.errors import ProtocolError, UnknownName
+from peregrine.log.record_log import RecordLog
+from peregrine.net import protocol
+from peregrine.net.admission import known_neighbour
+from peregrine.net.faults import told_to_the_client
+from peregrine.net.link import LinkThread
+from peregrine.net.protocol import Neighbour, Status, Ticket
+from peregrine.net.settings import RouterSettings, read_token
+from peregrine.net.stepper import Stepper
+from peregrine.net.store import Store
+from peregrine.types import PlaceId, SiteId
+
+_frame = msgspec.msgpack.Decoder(tuple[str, int, list[bytes]])
+_ticket = msgspec.msgpack.Decoder(Ticket)
+_dead = msgspec.msgpack.Decoder(tuple[str, bytes])
+log = logging.getLogger(__name__)
+
+
+class RouterServer(flight.FlightServerBase):  # type: ignore[misc]
+    def __init__(self, settings: RouterSettings, failed: Callable[[BaseException], None]) -> None:
+        """Recovers from the directory, then listens. `failed` must end the process: see Stepper."""
+        token = read_token(Path(settings.token_file))
+        self.store = Store(settings)
+        self.stepper = Stepper(settings, self.store, failed)
+        self.site = settings.site
+        self._groups = {spec.op: spec.groups for spec in settings.operators}
+        parent = self.stepper.config.topology.parent(self.site)
+        self.links = {
+            neighbour: LinkThread(self.site, neighbour, out, token, None if neighbour == parent else self._pressed)
+            for neighbour, out in self.store.outs.items()
+        }
+        self.stepper.on_sent = lambda neighbour: self.links[neighbour].wake()
+        self.stepper.acked = lambda: {neighbour: link.acked_seq for neighbour, link in self.links.items()}
+        self.stepper.start()
+        for link in self.links.values():
+            link.start()
+        self._connect(settings.neighbours)
+        super().__init__(f"grpc://127.0.0.1:{settings.port}", middleware={"token": TokenCheck(token)})
+
+    def stop(self) -> None:
+        """What was promised is on the disk; what was not will be offered again."""
+        for link in self.links.values():
+            link.stop()
+        self.stepper.stop()
+        self.shutdown()
+        self.store.close()
+
+    # --- calls ---
+
+    def do_action(self, context: Any, action: flight.Action) -> list[bytes]:
+        body = action.body.to_pybytes() if action.body is not None else b""
+        with told_to_the_client():
+            try:
+                return [self._act(action.type, body)]
+            except msgspec.DecodeError as error:
+                raise _unreadable(action.type, error) from error
+
+    def _act(self, name: str, body: bytes) -> bytes:
+        match name:
+            case protocol.OFFER:
+                # The bytes that came are those that are journaled: nothing is encoded twice.
+                acked = self.stepper.offer(journal.decode(body), body)
+                return b"" if acked is None else protocol.encode(acked)
+            case protocol.FRAME:
+                return protocol.encode(self._take_frame(*_frame.decode(body)))
+            case protocol.NEWS:
+                after, wait_s = msgspec.msgpack.decode(body, type=tuple[int, float])
+                return protocol.encode_news(*self.stepper.news(after, min(wait_s, protocol.NEWS_WAIT_S)))
+            case protocol.STATUS:
+                return protocol.encode(self.stepper.ask(self._status))
+            case protocol.NEIGHBOURS:
+                self._connect(msgspec.msgpack.decode(body, type=dict[SiteId, Neighbour]))
+            case protocol.PRESSURE:
+                self.stepper.hear_pressure(msgspec.msgpack.decode(body, type=bool))
+            case _:
+                raise UnknownName("action", name, _ACTIONS)
+        return b""
+
+    def list_actions(self, context: Any) -> list[tuple[str, str]]:
+        return [(name, "see peregrine.net.protocol") for name in _ACTIONS]
+
+    def do_get(self, context: Any, ticket: flight.Ticket) -> flight.RecordBatchStream:
+        with told_to_the_client():
+            try:
+                asked = _ticket.decode(ticket.ticket)
+            except msgspec.DecodeError as error:
+                raise _unreadable("ticket", error) from error
+            match asked.kind:
+                case protocol.LOG:
+                    return flight.RecordBatchStream(self._read_log(asked))
+                case protocol.RESULTS:
+                    return flight.RecordBatchStream(self._read_results(asked))
+                case protocol.DEAD:
+                    return flight.RecordBatchStream(self._read_dead(asked))
+            raise UnknownName("ticket", asked.kind, [protocol.LOG, protocol.RESULTS, protocol.DEAD])
+
+    # --- what they do ---
+
+    def _take_frame(self, neighbour: str, first_seq: int, messages: list[bytes]) -> int:
+        sender = SiteId(neighbour)
+        if not messages:
+            known_neighbour(self.stepper.machine, sender)
+            return int(self.stepper.ask(lambda: self.stepper.machine.acked_link(sender)))
+        event = FromLink(sender, first_seq, tuple(wire.decode_item(message) for message in messages))
+        raw = protocol.encode((FromLink.__name__, (neighbour, first_seq, messages)))  # as core/journal.py writes it
+        return int(self.stepper.offer(event, raw))
+
+    def _connect(self, neighbours: dict[SiteId, Neighbour]) -> None:
+        for neighbour in neighbours:
+            known_neighbour(self.stepper.machine, neighbour)
+        for neighbour, to in neighbours.items():
+            self.links[neighbour].connect(to)
+
+    def _pressed(self) -> bool:
+        return not self.stepper.ask(self.stepper.machine.accepts_rows)
+
+    def _status(self) -> Status:
+        machine = self.stepper.machine
+        return Status(
+            site=self.site,
+            ends={place: host.end for place, host in self.store.hosts.items()},
+            commits={place: machine.commits.get(place, 0) for place in self.store.hosts},
+            accepts=machine.accepts_rows(),
+            results_end=self.store.results.end,
+            dead_end=self.store.dead.end,
+            leftovers=machine.leftovers(),
+            events=self.store.journal.end,
+            journal_bytes=self.stepper.journal_bytes,
+            waiting={neighbour: link.waiting_items for neighbour, link in self.links.items()},
+            links={neighbour: link.trouble for neighbour, link in self.links.items()},
+            recovered=self.store.recovered,
+            rss=int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE"),
+        )
+
+    def _read_log(self, asked: Ticket) -> pa.Table:
+        host = self.store.hosts.get(PlaceId(asked.place))
+        if host is None:
+            raise UnknownName(f"place of {self.site}", asked.place, [str(place) for place in self.store.hosts])
+        _check_there(host.records, asked.position)
+        entries = host.read(asked.position, asked.max_rows)
+        found = [part for offset, entry in entries for part in slices(offset, entry, self._groups)]
+        end = entries[-1][0] + length(entries[-1][1]) if entries else asked.position
+        columns: list[Any] = list(zip(*found, strict=True)) if found else [[] for _ in Slice._fields]
+        columns.insert(0, [asked.place] * len(found))
+        schema = protocol.with_next(protocol.SLICE_SCHEMA, end)
+        return pa.table([pa.array(column, field.type) for column, field in zip(columns, schema, strict=True)], schema)
+
+    def _read_results(self, asked: Ticket) -> pa.Table:
+        batches: list[pa.RecordBatch] = []
+        position = asked.position
+        for at, message in _records(self.store.results, asked):
+            rows = wire.decode(message)
+            assert isinstance(rows, Rows)
+            op = pa.array([rows.op] * len(rows), pa.string())
+            numbers = pa.array(np.arange(at, at + len(rows), dtype=np.int64))
+            batches.append(pa.record_batch([op, numbers, *rows.batch.columns], schema=protocol.RESULT_SCHEMA))
+            position = at + len(rows)
+        table = pa.Table.from_batches(batches, protocol.RESULT_SCHEMA).combine_chunks()
+        return table.cast(protocol.with_next(protocol.RESULT_SCHEMA, position))
+
+    def _read_dead(self, asked: Ticket) -> pa.Table:
+        found = [(at, *_dead.decode(record)) for at, record in _records(self.store.dead, asked)]
+        schema = protocol.with_next(protocol.DEAD_SCHEMA, found[-1][0] + 1 if found else asked.position)
+        columns: list[Any] = list(zip(*found, strict=True)) if found else [[], [], []]
+        return pa.table([pa.array(column, field.type) for column, field in zip(columns, schema, strict=True)], schema)
+
+
+class TokenCheck(flight.ServerMiddlewareFactory):  # type: ignore[misc]
+    def __init__(self, token: str) -> None:
+        super().__init__()
+        self._expected = f"Bearer {token}".encode()
+
+    def start_call(self, info: Any, headers: dict[str, list[str]]) -> None:
+        given = [value for name, values in headers.items() if name.lower() == "authorization" for value in values]
+        if len(given) != 1 or not hmac.compare_digest(str(given[0]).encode(), self._expected):
+            raise flight.FlightUnauthenticatedError("a call without the token of this router")
+
+
+_ACTIONS = [
+    *(protocol.OFFER, protocol.FRAME, protocol.NEWS, protocol.STATUS),
+    *(protocol.NEIGHBOURS, protocol.PRESSURE),
+]
+
+
+def _records(records: RecordLog, asked: Ticket) -> Iterator[tuple[int, bytes]]:
+    _check_there(records, asked.position)
+    position, room = asked.position, asked.max_rows
+    while room > 0 and (found := records.read(position, max_length=room)):
+        yield from found
+        position = found[-1][0] + 1  # behind its first row: the next record is what comes after
+        room = asked.max_rows - (position - asked.position)
+
+
+def _check_there(records: RecordLog, position: int) -> None:
+    if position < records.first:
+        raise ProtocolError(
+            f"position {position} of {records.directory.name} was asked for, which begins at {records.first}",
+            "read on from where it begins; what lies before was committed and cut off",
+        )
+
+
+def _unreadable(what: str, error: Exception) -> ProtocolError:
+    return ProtocolError(f"the body of {what} cannot be read: {error}", "run the same version on both sides")

@@ -1,0 +1,99 @@
+"""One Spark session for all tests of this folder, and a bench with a host and its router."""
+
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from peregrine.core.intake import RouterConfig
+from peregrine.core.messages import FromSource
+from peregrine.core.operator import Operator, OpSpec
+from peregrine.core.topology import Topology
+from peregrine.errors import ConfigurationError
+from peregrine.types import OpId, PlaceId, SourceId
+
+sys.path.insert(0, str(Path(__file__).parent))
+from harness import CLOUD, OP, SINK, row, rows, sink, spec
+from stand_in import StandIn
+
+PLACES = (PlaceId("cloud/a"), PlaceId("cloud/b"))
+SPECS: dict[OpId, OpSpec] = {OP: spec(), SINK: sink()}
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[Any]:
+    if find_spec("pyspark") is None or find_spec("pandas") is None:
+        pytest.skip("pyspark or pandas is not installed: pip install --editable '.[spark]'")
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        pytest.skip("these tests share one Spark session: run pytest tests/spark, without -n")
+    from peregrine.spark.session import find_java, open_session
+
+    try:
+        find_java()
+    except ConfigurationError as error:
+        pytest.skip(str(error))
+    session = open_session("tests")
+    yield session
+    session.stop()
+
+
+class Bench:
+    """A host of two places of one site. `feed` sends rows, `settled` waits until the host has committed all of them."""
+
+    def __init__(self, spark: Any, directory: Path, operators: Mapping[OpId, Operator]) -> None:
+        from peregrine.spark import host, registry
+        from peregrine.spark.worker import PlaceAddress
+
+        self.spark = spark
+        self.router = StandIn(RouterConfig(CLOUD, Topology.tree(CLOUD, {}, {CLOUD: ("a", "b")}), SPECS))
+        self.registry = directory / "operators"
+        registry.publish(self.registry, dict(operators))
+        token_file = directory / "token"
+        token_file.write_text("secret")
+        addresses = [PlaceAddress(place, self.router.address) for place in PLACES]
+        self.config = host.HostConfig(addresses, token_file, self.registry, directory / "checkpoint", max_rows=500)
+        self.query: Any = None
+        self._seq = 0
+
+    def start(self) -> None:
+        from peregrine.spark import host
+
+        self.query = host.start(self.spark, self.config)
+
+    def stop(self) -> None:
+        if self.query is not None:
+            self.query.stop()
+
+    def feed(self, count: int, keys: int = 10) -> None:
+        given = [row(f"k{i % keys}", i) for i in range(self._seq, self._seq + count)]
+        self._seq += count
+        self.router.step(FromSource(SourceId("s"), ((self._seq - 1, rows(*given)),)))
+
+    def settled(self) -> None:
+        self.until(lambda: all(self.router.router.commits.get(p, 0) == log.end for p, log in self.router.logs.items()))
+
+    def until(self, done: Callable[[], bool], patience_s: float = 90.0) -> None:
+        deadline = time.monotonic() + patience_s
+        while not done():
+            assert self.query is None or self.query.isActive, self.query.exception()
+            assert time.monotonic() < deadline, "it takes too long"
+            time.sleep(0.02)
+
+
+@pytest.fixture
+def bench(spark: Any, tmp_path: Path) -> Iterator[Callable[[Mapping[OpId, Operator]], Bench]]:
+    made: list[Bench] = []
+
+    def make(operators: Mapping[OpId, Operator]) -> Bench:
+        made.append(Bench(spark, tmp_path, operators))
+        return made[-1]
+
+    yield make
+    for each in made:
+        each.stop()
+        each.router.shutdown()

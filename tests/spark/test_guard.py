@@ -1,0 +1,82 @@
+"""Operators that raise, without Spark: what is kept, what is told, and that a replay tells the same."""
+
+from typing import Any
+
+import msgspec
+import numpy as np
+from harness import OP, SINK, keys, row
+from pyspark_operators import Picky
+
+from peregrine.core.host import Emission, GroupEntry, Input, apply
+from peregrine.core.rows import Clock, Rows, rows_of
+from peregrine.spark.guard import apply_guarded, dead_letters_of
+from peregrine.types import PlaceId
+
+PLACE = PlaceId("edge1")
+
+
+def entries(*seqs: int, muted: bool = False) -> list[tuple[int, GroupEntry]]:
+    return [(100 + seq, Input(100 + seq, row("car1", seq), muted, False, None)) for seq in seqs]
+
+
+def run(operator: Any, given: list[tuple[int, GroupEntry]], state: bytes = b"") -> tuple[list[Emission], bytes]:
+    return apply_guarded(operator, PLACE, OP, state, given, 1 << 16)
+
+
+def dead(emissions: list[Emission]) -> list[dict[str, Any]]:
+    return [
+        msgspec.json.decode(each.payload)
+        for emission in emissions
+        if isinstance(emission.item, Rows) and emission.item.op == dead_letters_of(OP)
+        for each in rows_of(emission.item.batch)
+    ]
+
+
+def test_a_refused_row_leaves_the_value_as_it_was_and_names_op_key_position_and_reason() -> None:
+    emissions, state = run(Picky(SINK, b"car1#1"), entries(0, 1, 2))
+    (failure,) = dead(emissions)
+    assert (failure["op"], failure["key"], failure["place"], failure["position"]) == (OP, "car1", PLACE, 101)
+    assert (failure["source"], failure["seq"]) == ("s", 1)
+    assert failure["reason"].startswith("ValueError: not this one: b'car1#1' (on_row, line ")
+    assert [r.payload for r in rows_of(emissions[-1].item.batch)] == [b"2"]  # type: ignore[union-attr]
+    assert msgspec.msgpack.decode(state)["car1"][0] == {"count": 2}
+
+
+def test_without_an_exception_it_is_what_the_core_computes() -> None:
+    operator = Picky(SINK, b"")
+    ours, core = run(operator, entries(0, 1, 2)), apply(operator, b"", entries(0, 1, 2))
+    assert ours[1] == core[1]
+    assert [e.offsets.tolist() for e in ours[0]] == [e.offsets.tolist() for e in core[0]]
+
+
+def test_a_batch_that_is_cut_differently_gives_the_same_letters_and_the_same_state() -> None:
+    operator = Picky(SINK, b"car1#1")
+    whole, state = run(operator, entries(0, 1, 2, 3))
+    first, between = run(operator, entries(0, 1))
+    second, after = run(operator, entries(2, 3), between)
+    assert after == state
+    assert dead(first + second) == dead(whole)
+    assert np.concatenate([e.offsets for e in first + second]).tolist() == [100, 101, 102, 103]
+
+
+def test_a_muted_row_tells_nothing_because_the_other_place_does() -> None:
+    emissions, _ = run(Picky(SINK, b"car1#1"), entries(1, muted=True))
+    assert emissions == []
+
+
+def test_a_clock_that_an_operator_refuses_is_told_too() -> None:
+    clock: list[tuple[int, GroupEntry]] = [(103, Clock(OP, keys("car1"), None, -5))]
+    emissions, _ = run(Picky(SINK, b""), entries(0) + clock)
+    (failure,) = dead(emissions)
+    assert (failure["position"], failure["key"]) == (103, "car1")
+    assert failure["reason"].startswith("ValueError: time runs backwards")
+
+
+def test_a_value_that_cannot_be_stored_is_the_fault_of_its_row() -> None:
+    class Hoarder(Picky):
+        def on_row(self, key: str, value: Any, row: Any, marks: Any) -> Any:
+            return (object() if row.seq == 1 else {"n": row.seq}), []
+
+    emissions, state = run(Hoarder(SINK, b""), entries(0, 1))
+    assert [failure["seq"] for failure in dead(emissions)] == [1]
+    assert msgspec.msgpack.decode(state)["car1"][0] == {"n": 0}
