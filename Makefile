@@ -6,10 +6,10 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test lint bench-core simulate docs clean
+.PHONY: help install install-spark demo demo-spark test test-spark lint bench-core simulate docs clean
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 install: $(STAMP) ## create .venv with Peregrine and its tools; does nothing when it is up to date
 
@@ -23,11 +23,25 @@ $(STAMP): pyproject.toml
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
 	@touch $@
 
-demo: install ## run the demonstration
+# Spark is large (about 450 MB): until the demonstration and the tests of every day run on it, it is asked for.
+install-spark: $(VENV)/.installed-spark ## add PySpark to .venv; Java 17 or 21 must be on the machine
+
+$(VENV)/.installed-spark: $(STAMP)
+	@echo "installing PySpark into $(VENV)"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev,spark]'
+	@touch $@
+
+demo: install ## run the demonstration in the simulator
 	@$(BIN)/peregrine demo
 
-test: install ## run the fast, pure tests
+demo-spark: install-spark ## run the demonstration on router processes and Spark
+	@$(BIN)/peregrine demo --spark
+
+test: install ## run the tests that need nothing but Python
 	@$(BIN)/python -m pytest -n 2
+
+test-spark: install-spark ## run the tests of the Spark layer, in one session
+	@$(BIN)/python -m pytest tests/spark
 
 lint: install ## check style, format and types
 	@$(BIN)/ruff check .

@@ -270,6 +270,7 @@ def _facts() -> Table:
 @app.command()
 def demo(
     fast: Annotated[bool, typer.Option("--fast", help="Print lines instead of pictures, without waiting.")] = False,
+    spark: Annotated[bool, typer.Option("--spark", help="On real routers and Spark instead of the simulator.")] = False,
 ) -> None:
     """Watch two reconfigurations of a running stream, and the proof that it did not notice.
 
@@ -277,9 +278,9 @@ def demo(
     flow, then a car drives to the other edge and its key follows. The exit code is 1 if a row was lost, repeated or out
     of order, or if a state differs from that of a run without any change.
     """
-    from peregrine.demo import run_demo
+    from peregrine.demo import run_demo, run_spark_demo
 
-    if not run_demo(Console(), fast):
+    if not (run_spark_demo(Console()) if spark else run_demo(Console(), fast)):
         raise typer.Exit(1)
 
 

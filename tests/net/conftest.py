@@ -1,4 +1,4 @@
-"""Makes `cluster` importable, and ends every process that a test started."""
+"""Makes `real_sites` importable, and ends every process that a test started."""
 
 import sys
 from collections.abc import Callable, Iterator
@@ -9,7 +9,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from cluster import Cluster  # noqa: E402
+from real_sites import Cluster
 
 
 @pytest.fixture

@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable
 
-from cluster import GROUPS, OP, Cluster, expected, fill, until
+from real_sites import GROUPS, OP, Cluster, expected, fill, until
 
 from peregrine.core.coordinator import Coordinator, PlanEnded, Status, Submit, ToRouter
 from peregrine.core.keyspace import KeySet
@@ -66,7 +66,8 @@ def test_a_router_that_is_killed_loses_repeats_and_reorders_nothing(start: Start
     until(lambda: cluster.clients[CLOUD].status().results_end == len(keys))
     assert cluster.results() == expected("d", keys)
     assert [host.failed for host in cluster.hosts.values()] == [None, None]
-    assert (cluster.directory / "cloud" / "snapshot").exists()
+    for log in ("cloud/journal", "edge/journal", "edge/out/cloud", "cloud/hosts/cloud"):
+        assert not list((cluster.directory / log).glob(f"{0:020d}.*")), f"{log} was not cut behind a snapshot"
 
 
 def test_a_broken_link_stores_and_forwards(start: Start) -> None:

@@ -15,11 +15,13 @@ from peregrine.core.messages import FromSource
 from peregrine.core.operator import Operator, OpSpec
 from peregrine.core.topology import Topology
 from peregrine.errors import ConfigurationError
+from peregrine.net.settings import make_token
 from peregrine.types import OpId, PlaceId, SourceId
 
 sys.path.insert(0, str(Path(__file__).parent))
-from harness import CLOUD, OP, SINK, row, rows, sink, spec
 from stand_in import StandIn
+
+from harness import CLOUD, OP, SINK, row, rows, sink, spec
 
 PLACES = (PlaceId("cloud/a"), PlaceId("cloud/b"))
 SPECS: dict[OpId, OpSpec] = {OP: spec(), SINK: sink()}
@@ -54,7 +56,7 @@ class Bench:
         self.registry = directory / "operators"
         registry.publish(self.registry, dict(operators))
         token_file = directory / "token"
-        token_file.write_text("secret")
+        make_token(token_file)
         addresses = [PlaceAddress(place, self.router.address) for place in PLACES]
         self.config = host.HostConfig(addresses, token_file, self.registry, directory / "checkpoint", max_rows=500)
         self.query: Any = None

@@ -4,9 +4,9 @@ from typing import Any
 
 import msgspec
 import numpy as np
-from harness import OP, SINK, keys, row
 from pyspark_operators import Picky
 
+from harness import OP, SINK, keys, row
 from peregrine.core.host import Emission, GroupEntry, Input, apply
 from peregrine.core.rows import Clock, Rows, rows_of
 from peregrine.spark.guard import apply_guarded, dead_letters_of

@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-from harness import CLOUD, OP, SINK, keys, migration
 from pyspark_operators import Picky
 
+from harness import CLOUD, OP, SINK, keys, migration
 from peregrine.core.host import apply, by_group
 from peregrine.core.log import MemoryLog
 from peregrine.core.messages import Begin, FromHost

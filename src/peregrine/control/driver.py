@@ -1,7 +1,7 @@
 """Runs the manager: hears the routers, steps the machine, sends its commands.
 
-Everything that happens to the manager is in its journal before anything follows from it (decision 0001). Commands may be
-lost with a router that is down: the machine sends them again until they are answered.
+Commands may be lost with a router that is down: the machine sends them again until they are answered. The manager's
+journal is not on a disk yet: it lives as long as this process.
 """
 
 import threading

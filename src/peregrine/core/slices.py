@@ -1,7 +1,8 @@
 """A host's log as columns: what each group has to apply, ready for a runner that shuffles by group.
 
 An entry of rows becomes one slice for each group in it, still columnar; a clock one slice for each group that it
-touches; a control row is one slice. A runner may hand a group its slices in any number of pieces, in order of `first_offset`.
+touches; a control row is one slice. A runner may hand a group its slices in any number of pieces, in order of
+`first_offset`.
 """
 
 from collections.abc import Iterable, Iterator, Mapping

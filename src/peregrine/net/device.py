@@ -35,7 +35,14 @@ class _Read(msgspec.Struct, tag="read"):
     reading: Reading
 
 
-_decoder = msgspec.msgpack.Decoder(_Moved | _Read)
+class _Acked(msgspec.Struct, tag="acked"):
+    """Not synced by itself: what is forgotten of it is sent again, and recognised."""
+
+    seq: int
+
+
+_Event = _Moved | _Read | _Acked
+_decoder: msgspec.msgpack.Decoder[_Event] = msgspec.msgpack.Decoder(_Event)
 
 
 class Device:
@@ -136,7 +143,7 @@ class Device:
 
     # --- the machine, under the lock ---
 
-    def _take(self, event: _Moved | _Read) -> None:
+    def _take(self, event: _Event) -> None:
         if self._journal is not None:
             raw = msgspec.msgpack.encode(event)
             try:
@@ -148,12 +155,14 @@ class Device:
         self._step(event)
         self._stir.notify_all()
 
-    def _step(self, event: _Moved | _Read) -> None:
+    def _step(self, event: _Event) -> None:
         match event:
             case _Read(reading):
                 self._source.produce(reading)
             case _Moved(site):
                 self._source.move(SiteId(site))
+            case _Acked(seq):
+                self._source.acked(seq)
 
     # --- the thread ---
 
@@ -198,9 +207,8 @@ class Device:
         acked = client.offer(batch)
         with self._stir:
             if nth == self._source.moves and acked is not None:
-                self._source.acked(acked)
+                self._take(_Acked(acked))
                 self._cut_journal()
-                self._stir.notify_all()
         return True
 
     def _cut_journal(self) -> None:

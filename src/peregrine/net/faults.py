@@ -49,7 +49,7 @@ def told_by_the_router(address: str) -> Iterator[None]:
         raise _unreachable(address, error) from error
     except flight.FlightServerError as error:
         raise _as_it_was(address, error) from error
-    except (flight.FlightError, pa.ArrowException) as error:
+    except (flight.FlightError, pa.ArrowException, OSError) as error:
         raise TransportError(
             f"the router at {address}: {_first_line(error)}", "its log tells more; restart it from its directory"
         ) from error

@@ -25,7 +25,7 @@ from peregrine.net.settings import RouterSettings
 from peregrine.net.store import Store
 from peregrine.types import SiteId
 
-GROUP_EVENTS = 1000
+GROUP_EVENTS, GROUP_BYTES = 1000, 8 << 20
 NEWS_KEPT = 10_000
 PRESSURE_HOLDS_S = 3.0  # without another word from the parent
 log = logging.getLogger(__name__)
@@ -143,8 +143,10 @@ class Stepper:
         group: list[Handed] = []
         try:
             group.append(self._queue.get(timeout=max(wait_s, 0.0)) if wait_s > 0 else self._queue.get_nowait())
-            while len(group) < GROUP_EVENTS:
+            size = len(group[0].raw)
+            while len(group) < GROUP_EVENTS and size < GROUP_BYTES:
                 group.append(self._queue.get_nowait())
+                size += len(group[-1].raw)
         except Empty:
             pass
         return group

@@ -26,7 +26,7 @@ from peregrine.net import snapshots
 from peregrine.net.settings import RouterSettings
 from peregrine.types import PlaceId, SiteId
 
-SEGMENT_BYTES = 16 << 20
+SEGMENT_BYTES = (64 << 10, 16 << 20)  # what is cut off goes in whole segments: a few of them to a snapshot
 
 
 class Store:
@@ -39,8 +39,10 @@ class Store:
         self.directory.mkdir(parents=True, exist_ok=True, mode=0o700)
         self._durable = settings.fsync is not Fsync.OFF
         # The others are synced only now and then, whatever the policy: the journal is what must not be lost.
+        least, most = SEGMENT_BYTES
+        self._segment_bytes = min(max(int(settings.snapshot_mb * (1 << 20)) // 4, least), most)
         relaxed = Fsync.GROUPED if self._durable else Fsync.OFF
-        self.journal = RecordLog(self.directory / "journal", SEGMENT_BYTES, settings.fsync)
+        self.journal = RecordLog(self.directory / "journal", self._segment_bytes, settings.fsync)
         _claim(self.directory, settings.fingerprint())
         self.hosts: dict[PlaceId, FileLog] = {}
         self.outs: dict[SiteId, RecordLog] = {}
@@ -53,7 +55,7 @@ class Store:
         self.dead = self._open("dead", relaxed)
 
     def _open(self, name: str, fsync: Fsync) -> RecordLog:
-        log = self._logs[name] = RecordLog(self.directory / name, SEGMENT_BYTES, fsync)
+        log = self._logs[name] = RecordLog(self.directory / name, self._segment_bytes, fsync)
         return log
 
     def perform(self, effect: Effect) -> None:

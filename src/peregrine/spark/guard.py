@@ -41,7 +41,12 @@ def dead_letters_of(op: OpId) -> OpId:
 
 
 def apply_guarded(
-    operator: Operator, place: PlaceId, op: OpId, state: bytes, entries: Sequence[tuple[int, GroupEntry]], chunk_bytes: int
+    operator: Operator,
+    place: PlaceId,
+    op: OpId,
+    state: bytes,
+    entries: Sequence[tuple[int, GroupEntry]],
+    chunk_bytes: int,
 ) -> tuple[list[Emission], bytes]:
     """As `core.host.apply`, for operators of users."""
     try:

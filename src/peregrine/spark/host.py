@@ -27,14 +27,14 @@ from peregrine.spark.worker import PlaceAddress, client, freeze_heap, patiently
 from peregrine.types import OpId, PlaceId
 
 if TYPE_CHECKING:
-    import pandas as pd
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
 _STATE = StructType([StructField("state", BinaryType(), False)])
 _NOTHING = StructType([StructField("nothing", LongType(), True)])
 
-GroupFunction = Callable[[Any, "Iterator[pd.DataFrame]", GroupState], "Iterator[pd.DataFrame]"]
+Frames = Iterator[Any]  # of pandas
+GroupFunction = Callable[[Any, Frames, GroupState], Frames]
 
 
 @dataclass(frozen=True)
@@ -87,7 +87,7 @@ def group_function(config: HostConfig) -> GroupFunction:
     token_file, registry = str(config.token_file), str(config.registry)
     patience_s, chunk_bytes = config.patience_s, config.chunk_bytes
 
-    def apply_group(key: Any, parts: "Iterator[pd.DataFrame]", state: GroupState) -> "Iterator[pd.DataFrame]":
+    def apply_group(key: Any, parts: Frames, state: GroupState) -> Frames:
         freeze_heap()
         place, op, group = PlaceId(key[0]), OpId(key[1]), int(key[2])
         before: bytes = bytes(state.get[0]) if state.exists else b""
@@ -107,7 +107,7 @@ def group_function(config: HostConfig) -> GroupFunction:
     return apply_group
 
 
-def _slices(parts: "Iterator[pd.DataFrame]") -> Iterator[tuple[int, bytes, bytes]]:
+def _slices(parts: Frames) -> Iterator[tuple[int, bytes, bytes]]:
     """Spark sorts by group only, and hands a large group over in pieces: `entries_of` puts all of them in order."""
     for part in parts:
         yield from zip(part["first_offset"].tolist(), part["offsets"], part["body"], strict=True)

@@ -23,7 +23,7 @@ _decoder = msgspec.msgpack.Decoder(dict[str, bytes])
 def publish(file: Path, operators: dict[OpId, Operator]) -> None:
     """Add these operators to a registry, or replace them."""
     known = _decoder.decode(file.read_bytes()) if file.exists() else {}
-    known |= {op: cloudpickle.dumps(operator) for op, operator in operators.items()}
+    known |= {op: _pickle(operator) for op, operator in operators.items()}
     handle, name = tempfile.mkstemp(prefix=f".{file.name}.", dir=file.parent)  # readable by this user only
     with os.fdopen(handle, "wb") as written:
         written.write(msgspec.msgpack.encode(known))
@@ -42,6 +42,11 @@ def operator_of(file: str, op: OpId) -> Operator:
     if op not in pickled:
         raise UnknownName("operator", op, list(pickled))
     return _unpickle(op, pickled[op])
+
+
+def _pickle(operator: Operator) -> bytes:
+    pickled: bytes = cloudpickle.dumps(operator)  # type: ignore[no-untyped-call]
+    return pickled
 
 
 @lru_cache(maxsize=4)

@@ -19,9 +19,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 JAVA_VERSIONS = (17, 21)
-_REMEDY = (
-    "install a Java runtime 17 or 21 (on Debian and Ubuntu the package openjdk-17-jre-headless), or set JAVA_HOME to one"
-)
+_REMEDY = "install Java 17 or 21 (on Debian and Ubuntu the package openjdk-17-jre-headless), or set JAVA_HOME to one"
 _SHARED_MEMORY = Path("/dev/shm")
 
 

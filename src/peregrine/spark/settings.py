@@ -30,7 +30,7 @@ SETTINGS: dict[str, str] = {
     # Enough to go back to, and little to list and delete.
     "spark.sql.streaming.minBatchesToRetain": "10",
     # A batch is so short that asking again soon shows in the latency.
-    "spark.sql.streaming.pollingDelay": "2ms",
+    "spark.sql.streaming.pollingDelay": "5ms",
     # One small blob for each group: a map in memory with one delta file for each batch commits faster than RocksDB.
     f"{_STATE}.providerClass": "org.apache.spark.sql.execution.streaming.state.HDFSBackedStateStoreProvider",
     # Asks the driver about each commit of each store.

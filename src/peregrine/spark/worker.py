@@ -12,10 +12,13 @@ from typing import NamedTuple, TypeVar
 
 from peregrine.errors import TransportError, Unauthorized
 from peregrine.net.client import RouterClient
+from peregrine.net.settings import read_token
 from peregrine.types import PlaceId
 
 T = TypeVar("T")
 _PAUSE_S = (0.01, 0.05, 0.2, 1.0)
+_FREEZE_AT_CALLS = (1, 20)
+_calls = 0  # of this process
 
 
 class PlaceAddress(NamedTuple):
@@ -25,21 +28,26 @@ class PlaceAddress(NamedTuple):
     address: str
 
 
-@lru_cache(maxsize=1)
 def freeze_heap() -> None:
-    """PySpark collects garbage after every task. What was loaded before the first one need not be searched each time."""
-    gc.collect()
-    gc.freeze()
+    """PySpark collects garbage after every task: what is there to stay need not be searched each time.
+
+    The first batch still loads modules and connects, so it is done once more a little later.
+    """
+    global _calls
+    _calls += 1
+    if _calls in _FREEZE_AT_CALLS:
+        gc.collect()
+        gc.freeze()
 
 
 @lru_cache(maxsize=256)
 def client(address: str, token_file: str) -> RouterClient:
     """The connection of this process to a router."""
-    return RouterClient(address, Path(token_file).read_text().strip())
+    return RouterClient(address, read_token(Path(token_file)))
 
 
 def patiently(call: Callable[[], T], patience_s: float) -> T:
-    """The answer of a router; one that is away is waited for, because it comes back and drops what it has had before."""
+    """The answer of a router. One that is away is waited for: it comes back, and drops what it has had before."""
     deadline = time.monotonic() + patience_s
     tries = 0
     while True:

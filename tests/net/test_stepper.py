@@ -1,0 +1,122 @@
+"""The stepping thread with a disk that fails: what was promised stays, what was not never happened."""
+
+import errno
+import os
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from real_sites import OP, OPERATORS, payload
+
+from peregrine.core.messages import Append, Effect, FromSource
+from peregrine.core.rows import UNCHAINED, Row, Rows, batch_of
+from peregrine.core.topology import Topology
+from peregrine.errors import CorruptLog, DiskFull, StorageError, Unreachable
+from peregrine.net import snapshots
+from peregrine.net.settings import RouterSettings
+from peregrine.net.stepper import Stepper
+from peregrine.net.store import Store
+from peregrine.types import PlaceId, SiteId, SourceId
+
+CLOUD, AT_CLOUD = SiteId("cloud"), PlaceId("cloud")
+Open = Callable[[], Stepper]
+
+
+def rows(first: int, count: int) -> FromSource:
+    batch = batch_of(
+        [Row("k", SourceId("s"), i, UNCHAINED, i, 0, payload("k", i)) for i in range(first, first + count)]
+    )
+    return FromSource(SourceId("s"), ((first + count - 1, Rows(OP, batch)),))
+
+
+@pytest.fixture
+def reopen(tmp_path: Path) -> Iterator[Open]:
+    """Each call ends the stepper before it, as a crash would as far as the machine goes, and opens the directory."""
+    settings = RouterSettings.of(
+        CLOUD, Topology.tree(CLOUD), OPERATORS, tmp_path / "router", tmp_path / "token", tick_ms=3_600_000
+    )
+    opened: list[Stepper] = []
+
+    def end() -> None:
+        for stepper in opened:
+            stepper.stop()
+            stepper.store.close()
+        opened.clear()
+
+    def open_again() -> Stepper:
+        end()
+        opened.append(Stepper(settings, Store(settings), lambda error: failures.append(error)))
+        opened[-1].start()
+        return opened[-1]
+
+    failures: list[BaseException] = []
+    yield open_again
+    end()
+
+
+def test_a_full_disk_refuses_what_is_offered_and_the_same_is_taken_later(
+    reopen: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stepper = reopen()
+    assert stepper.offer(rows(0, 5)) == 4
+
+    def full(_: int) -> None:
+        raise OSError(errno.ENOSPC, "no space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", full)
+        with pytest.raises(DiskFull):
+            stepper.offer(rows(5, 5))
+    assert stepper.store.hosts[AT_CLOUD].end == 5
+    assert stepper.offer(rows(5, 5)) == 9
+    assert reopen().store.hosts[AT_CLOUD].end == 10
+
+
+def test_an_effect_that_fails_ends_the_router_and_is_performed_after_the_restart(
+    reopen: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stepper = reopen()
+    assert stepper.offer(rows(0, 5)) == 4
+    perform = stepper.store.perform
+    ended = threading.Event()
+    monkeypatch.setattr(stepper, "_failed", lambda error: ended.set())
+
+    def broken(effect: Effect) -> None:
+        if isinstance(effect, Append):
+            raise StorageError("the disk is gone", "get another")
+        perform(effect)
+
+    monkeypatch.setattr(stepper.store, "perform", broken)
+    with pytest.raises(Unreachable):
+        stepper.offer(rows(5, 5))
+    assert ended.wait(5)
+    with pytest.raises(Unreachable):
+        stepper.offer(rows(5, 5))  # not even asked: who has failed says nothing more
+    again = reopen()
+    assert again.store.hosts[AT_CLOUD].end == 10
+    assert again.offer(rows(0, 12)) == 11  # what it has it recognises
+    assert again.store.hosts[AT_CLOUD].end == 12
+
+
+def test_a_snapshot_and_what_came_behind_it_make_the_same_machine(reopen: Open) -> None:
+    stepper = reopen()
+    stepper.offer(rows(0, 5))
+    stepper.ask(stepper.snapshot)
+    stepper.offer(rows(5, 5))
+    again = reopen()
+    assert again.machine.acked_source(SourceId("s")) == 9
+    assert again.machine.ends == {AT_CLOUD: 10}
+    assert again.journal_bytes > 0  # only what came behind it was stepped through
+    assert again.store.hosts[AT_CLOUD].end == 10
+
+
+def test_a_snapshot_that_was_not_finished_does_not_count(tmp_path: Path) -> None:
+    assert snapshots.load(tmp_path) is None
+    snapshots.save(tmp_path, 7, {"a": 1})
+    (tmp_path / "snapshot.new").write_bytes(b"half")
+    assert snapshots.load(tmp_path) == (7, {"a": 1})
+    (tmp_path / "snapshot").write_bytes((tmp_path / "snapshot").read_bytes()[:-1] + b"?")
+    with pytest.raises(StorageError, match="checksum") as caught:
+        snapshots.load(tmp_path)
+    assert not isinstance(caught.value, CorruptLog)
