@@ -7,6 +7,9 @@ commits states and offsets only after the router has them. A batch that fails or
 under the same offsets, and the router drops what it has had.
 """
 
+# pyspark is optional, also where types are checked.
+# mypy: disable-error-code="import-not-found"
+
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field

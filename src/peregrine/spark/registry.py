@@ -4,6 +4,9 @@ The file holds pickled operators, so it may be written only by who may run code 
 notices and loads what has changed, so an operator comes or changes while hosts run, from some batch on.
 """
 
+# pyspark is optional, also where types are checked.
+# mypy: disable-error-code="import-not-found"
+
 import os
 import tempfile
 from functools import lru_cache
@@ -45,7 +48,8 @@ def operator_of(file: str, op: OpId) -> Operator:
 
 
 def _pickle(operator: Operator) -> bytes:
-    pickled: bytes = cloudpickle.dumps(operator)  # type: ignore[no-untyped-call]
+    dumps: Any = cloudpickle.dumps
+    pickled: bytes = dumps(operator)
     return pickled
 
 

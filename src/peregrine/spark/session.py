@@ -4,6 +4,9 @@ Starting a query stalls the others of a session for seconds, and a session of it
 latency: start hosts once, in one session, and keep them.
 """
 
+# pyspark is optional, also where types are checked.
+# mypy: disable-error-code="import-not-found"
+
 import os
 import shutil
 import subprocess

@@ -4,6 +4,9 @@ They were measured as a bundle (docs/decisions/0012-host-query.md): with Spark's
 takes several times as long. None of them changes what is computed.
 """
 
+# pyspark is optional, also where types are checked.
+# mypy: disable-error-code="import-not-found"
+
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -31,7 +34,8 @@ SETTINGS: dict[str, str] = {
     "spark.sql.streaming.minBatchesToRetain": "10",
     # A batch is so short that asking again soon shows in the latency.
     "spark.sql.streaming.pollingDelay": "5ms",
-    # One small blob for each group: a map in memory with one delta file for each batch commits faster than RocksDB.
+    # One small blob for each group: a map in memory and one delta file for each batch are enough. State that does not
+    # fit into memory needs RocksDBStateStoreProvider; a checkpoint stays with the one that it began with.
     f"{_STATE}.providerClass": "org.apache.spark.sql.execution.streaming.state.HDFSBackedStateStoreProvider",
     # Asks the driver about each commit of each store.
     f"{_STATE}.commitValidation.enabled": "false",

@@ -7,6 +7,9 @@ Spark asks for the latest offset of a batch only after it has committed the batc
 what is durably applied. So this is where the routers are told, without a listener and without waiting for more rows.
 """
 
+# pyspark is optional, also where types are checked.
+# mypy: disable-error-code="import-not-found", allow-subclassing-any
+
 import json
 from collections.abc import Iterator, Mapping
 from typing import Any

@@ -1,0 +1,95 @@
+"""What a host is made of, each part by itself and without a session."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness import OP, SINK
+from peregrine.errors import ConfigurationError, ProtocolError, Unauthorized, UnknownName, Unreachable
+from peregrine.net import protocol
+from peregrine.sim.operators import Ledger
+from peregrine.spark import session, worker
+from peregrine.types import OpId, PlaceId
+
+NEEDS = "pyspark is not installed: pip install --editable '.[spark]'"
+
+
+def test_without_a_java_the_error_says_what_was_found_and_what_to_install(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(session, "_candidates", lambda: iter([tmp_path]))
+    with pytest.raises(ConfigurationError, match=r"does not start\)\n  remedy: install Java 17 or 21"):
+        session.find_java()
+
+
+def test_a_router_that_is_away_for_a_moment_is_waited_for() -> None:
+    answers: list[Any] = [Unreachable("nobody", "wait"), Unreachable("nobody", "wait"), 7]
+
+    def call() -> int:
+        answer = answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return int(answer)
+
+    assert worker.patiently(call, 5.0) == 7
+    answers[:] = [Unauthorized("no", "another token"), 7]
+    with pytest.raises(Unauthorized):
+        worker.patiently(call, 5.0)
+    answers[:] = [Unreachable("nobody", "wait"), 7]
+    with pytest.raises(Unreachable):
+        worker.patiently(call, -1.0)
+
+
+def test_a_log_that_lacks_rows_stops_the_host() -> None:
+    pytest.importorskip("pyspark", reason=NEEDS)
+    from peregrine.spark import source
+
+    stretch = source.Stretch(PlaceId("cloud"), "address", 10, 20)
+
+    def table(*offsets: int) -> Any:
+        columns = [["cloud"], ["op"], [0], [0], [b""], [b""]]
+        whole = [[*column] * len(offsets) for column in columns]
+        whole[3] = list(offsets)
+        return protocol.pa.table(whole, schema=protocol.SLICE_SCHEMA)
+
+    source._check(stretch, 10, table(12, 10), 20)
+    for at, offsets, after in ((10, (12,), 20), (10, (), 10), (15, (15,), 21)):
+        with pytest.raises(ProtocolError, match="lost or cut off"):
+            source._check(stretch, at, table(*offsets), after)
+
+
+def test_a_place_that_the_checkpoint_does_not_know_begins_at_its_start_and_one_that_left_keeps_its_offset() -> None:
+    pytest.importorskip("pyspark", reason=NEEDS)
+    from peregrine.spark import source
+
+    reader = source.LogReader({"places": '[["a", "x:1"], ["b", "x:1"]]', "token_file": "t", "start": '{"b": 5}'})
+    assert reader.initialOffset() == {"a": 0, "b": 5}
+    parts = reader.partitions({"a": 3, "gone": 9}, {"a": 3, "b": 8, "gone": 9})
+    assert [(part.place, part.start, part.end) for part in parts] == [("b", 5, 8)]  # type: ignore[attr-defined]
+
+
+def test_a_registry_names_what_it_has_and_notices_a_replacement(tmp_path: Path) -> None:
+    pytest.importorskip("pyspark", reason=NEEDS)
+    from peregrine.spark import registry
+
+    file = tmp_path / "operators"
+    with pytest.raises(ConfigurationError, match="publish the operators first"):
+        registry.operator_of(str(file), OP)
+    registry.publish(file, {OP: Ledger(SINK)})
+    assert registry.operator_of(str(file), OP) == Ledger(SINK)
+    assert registry.operator_of(str(file), OP) is registry.operator_of(str(file), OP)
+    with pytest.raises(UnknownName, match=OP):
+        registry.operator_of(str(file), OpId("app/other"))
+    registry.publish(file, {OP: Ledger(SINK, running=False)})
+    assert registry.operator_of(str(file), OP) == Ledger(SINK, running=False)
+    assert file.stat().st_mode & 0o077 == 0
+
+
+def test_a_host_serves_at_least_one_place_and_each_once(tmp_path: Path) -> None:
+    pytest.importorskip("pyspark", reason=NEEDS)
+    from peregrine.spark.host import HostConfig
+
+    for places in ([], [worker.PlaceAddress(PlaceId("a"), "x:1")] * 2):
+        with pytest.raises(ConfigurationError, match="each of them once"):
+            HostConfig(places, tmp_path, tmp_path, tmp_path)
