@@ -69,7 +69,7 @@ class StandIn(flight.FlightServerBase):  # type: ignore[misc]
         asked = msgspec.msgpack.decode(ticket.ticket, type=protocol.Ticket)
         with self._lock:
             entries = self.logs[PlaceId(asked.place)].read(asked.position, asked.max_rows)
-        found = [(asked.place, *each) for offset, entry in entries for each in slices(offset, entry, self.groups)]
+        found = [(asked.place, *each) for each in slices(entries, self.groups)]
         after = entries[-1][0] + length(entries[-1][1]) if entries else asked.position
         columns = list(zip(*found, strict=True)) or [()] * len(protocol.SLICE_SCHEMA)
         arrays = [pa.array(column, kind.type) for column, kind in zip(columns, protocol.SLICE_SCHEMA, strict=True)]

@@ -1,8 +1,8 @@
 """A host's log as columns: what each group has to apply, ready for a runner that shuffles by group.
 
-An entry of rows becomes one slice for each group in it, still columnar; a clock one slice for each group that it
-touches; a control row is one slice. A runner may hand a group its slices in any number of pieces, in order of
-`first_offset`.
+Rows become one slice for each group, still columnar, however small the batches are in which they came; a clock becomes
+one slice for each group that it touches, and a control row is one slice. A runner may hand a group its slices in any
+number of pieces, in order of `first_offset`.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -13,7 +13,7 @@ import numpy as np
 
 from peregrine.core import wire
 from peregrine.core.host import GroupEntry, Input
-from peregrine.core.rows import Clock, Entry, Rows, rows_of
+from peregrine.core.rows import Clock, Control, Entry, Rows, concat, rows_of
 from peregrine.core.rules import split
 from peregrine.types import OpId
 
@@ -26,15 +26,39 @@ class Slice(NamedTuple):
     body: bytes  # an entry, as core/wire.py writes it
 
 
-def slices(offset: int, entry: Entry, groups: Mapping[OpId, int]) -> Iterator[Slice]:
-    if isinstance(entry, Rows):
-        numbers = (entry.hashes % np.uint64(groups[entry.op])).astype(np.int32)
-        offsets = np.arange(offset, offset + len(entry), dtype=np.int64)
-        for group, batch in split(entry.batch, numbers):
-            mine = offsets[numbers == group]
-            body = wire.encode(replace(entry, batch=batch))
-            yield Slice(entry.op, group, int(mine[0]), mine.tobytes(), body)
-        return
+def slices(entries: Iterable[tuple[int, Entry]], groups: Mapping[OpId, int]) -> Iterator[Slice]:
+    """Of a stretch of a log. Rows of an operator with the same flags are gathered until something else comes for it."""
+    gathered: dict[OpId, list[tuple[int, Rows]]] = {}
+    for offset, entry in entries:
+        waiting = gathered.setdefault(entry.op, [])
+        if waiting and not (isinstance(entry, Rows) and _alike(waiting[0][1], entry)):
+            yield from _of_rows(waiting, groups)
+            waiting.clear()
+        if isinstance(entry, Rows):
+            waiting.append((offset, entry))
+        else:
+            yield from _of_control(offset, entry)
+    for waiting in gathered.values():
+        if waiting:
+            yield from _of_rows(waiting, groups)
+
+
+def _alike(one: Rows, other: Rows) -> bool:
+    return one.muted == other.muted and one.gate == other.gate and one.sample == other.sample
+
+
+def _of_rows(waiting: list[tuple[int, Rows]], groups: Mapping[OpId, int]) -> Iterator[Slice]:
+    first = waiting[0][1]
+    batch = concat([rows.batch for _, rows in waiting]) if len(waiting) > 1 else first.batch
+    offsets = np.concatenate([np.arange(at, at + len(rows), dtype=np.int64) for at, rows in waiting])
+    gathered = replace(first, batch=batch)
+    numbers = (gathered.hashes % np.uint64(groups[first.op])).astype(np.int32)
+    for group, part in split(batch, numbers):
+        mine = offsets[numbers == group]
+        yield Slice(first.op, group, int(mine[0]), mine.tobytes(), wire.encode(replace(first, batch=part)))
+
+
+def _of_control(offset: int, entry: Clock | Control) -> Iterator[Slice]:
     at = np.array([offset], np.int64).tobytes()
     if isinstance(entry, Clock):
         for group in entry.keys.touched_groups():

@@ -56,6 +56,7 @@ class Device:
         directory: Path | None = None,
         max_waiting_rows: int = 100_000,
         batch_rows: int = 1000,
+        linger_ms: float = 10.0,
         fsync: Fsync = Fsync.GROUPED,
     ) -> None:
         """`addresses` is looked up for each connection, so that it may change. A device that comes back from its
@@ -64,7 +65,9 @@ class Device:
         self._addresses = addresses
         self._token = token
         self._max_waiting_rows = max_waiting_rows
+        self._batch_rows = batch_rows
         self._directory = directory
+        self._linger_s = linger_ms / 1000  # a row waits for others: a call for each costs more
         self._journal: RecordLog | None = None
         self._journal_bytes = 0
         self._source = Source(source, site, roaming, batch_rows)
@@ -173,6 +176,9 @@ class Device:
                 if not self._send_something():
                     with self._stir:
                         self._stir.wait_for(lambda: self._stopping or self._has_something(), 1.0)
+                elif self._linger_s:
+                    with self._stir:
+                        self._stir.wait_for(lambda: self._stopping or self._in_a_hurry(), self._linger_s)
                 back_off_s = BACK_OFF_S[0]
                 self.trouble = ""
             except PeregrineError as error:
@@ -184,6 +190,9 @@ class Device:
                     self._source.lost()
                     self._stir.wait_for(lambda: self._stopping, back_off_s)
                 back_off_s = min(2 * back_off_s, BACK_OFF_S[1])
+
+    def _in_a_hurry(self) -> bool:
+        return not self._attached or self._source.backlog_rows >= self._batch_rows
 
     def _has_something(self) -> bool:
         return not self._attached or self._source.backlog_rows > 0

@@ -160,7 +160,7 @@ class RouterServer(flight.FlightServerBase):  # type: ignore[misc]
             raise UnknownName(f"place of {self.site}", asked.place, [str(place) for place in self.store.hosts])
         _check_there(host.records, asked.position)
         entries = host.read(asked.position, asked.max_rows)
-        found = [part for offset, entry in entries for part in slices(offset, entry, self._groups)]
+        found = list(slices(entries, self._groups))
         end = entries[-1][0] + length(entries[-1][1]) if entries else asked.position
         columns: list[Any] = list(zip(*found, strict=True)) if found else [[] for _ in Slice._fields]
         columns.insert(0, [asked.place] * len(found))

@@ -17,7 +17,7 @@ from peregrine.core.source import Reading
 from peregrine.types import OpId, SourceId
 
 MOV_AVG, TRIG, RESULTS = OpId("tm/mov_avg"), OpId("tm/trig"), OpId("tm/results")
-GROUPS = 16
+GROUPS = 4
 
 _encode = msgspec.json.encode
 _decode = msgspec.json.decode
