@@ -14,8 +14,9 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from peregrine.sim import cars
-from peregrine.sim.cars import Phase, Proof, Watch
+from peregrine.proof import Proof
+from peregrine.sim import cars, checkers
+from peregrine.sim.cars import Phase, Watch
 from peregrine.sim.simulation import Simulation
 from peregrine.types import SiteId
 
@@ -43,7 +44,7 @@ def run_demo(console: Console, fast: bool = False) -> bool:
         _play(console, watch)
     else:
         _tell(console, watch)
-    proof = cars.prove(watch.run)
+    proof = checkers.prove(watch.run)
     console.print("\nMoved while rows flowed: the time of each phase, and the latency around it", style="bold")
     console.print(_journeys(watch))
     console.print("\nCompared with a run in which nothing moved", style="bold")
@@ -235,7 +236,7 @@ def _proof(proof: Proof) -> Table:
         ("lost", proof.lost, not proof.lost),
         ("repeated", proof.repeated, not proof.repeated),
         ("out of order", proof.out_of_order, not proof.out_of_order),
-        (f"states that differ, of {proof.states}", proof.states_that_differ, not proof.states_that_differ),
+        (f"states that differ, of {proof.states}", len(proof.states_that_differ), not proof.states_that_differ),
     )
     for name, count, fine in facts:
         table.add_row(name, Text(f"{count:,}", style="green" if fine else "bold red"))

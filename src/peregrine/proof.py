@@ -8,6 +8,7 @@ operators whose outputs depend on the interleaving of sources cannot be compared
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 from peregrine.core import state
@@ -27,12 +28,14 @@ class Proof:
     rows_out: int
     lost: int
     repeated: int
-    out_of_order: int  # lines whose outputs are all there, but not in order
+    out_of_order: int  # outputs behind which an earlier one of the same key and source comes
+    states: int
     states_that_differ: tuple[str, ...]
+    violations: tuple[str, ...] = ()  # what checkers that know more of a run have found
 
     @property
     def holds(self) -> bool:
-        return not (self.lost or self.repeated or self.out_of_order or self.states_that_differ)
+        return not (self.lost or self.repeated or self.out_of_order or self.states_that_differ or self.violations)
 
 
 def expected(
@@ -67,16 +70,19 @@ def values(blobs: Iterable[tuple[OpId, bytes]]) -> States:
     return found
 
 
-def prove(rows_in: int, got: Lines, should: Lines, states: States, should_states: States) -> Proof:
+def prove(
+    rows_in: int, got: Lines, should: Lines, states: Mapping[Any, Any], should_states: Mapping[Any, Any]
+) -> Proof:
     lost = repeated = out_of_order = 0
     for line in got.keys() | should.keys():
         mine, theirs = Counter(got.get(line, [])), Counter(should.get(line, []))
         lost += (theirs - mine).total()
         repeated += (mine - theirs).total()
-        out_of_order += mine == theirs and got[line] != should[line]
+        out_of_order += sum(one[0] > other[0] for one, other in pairwise(got.get(line, [])))
     keys = states.keys() | should_states.keys()
     differ = [" ".join(key) for key in keys if states.get(key) != should_states.get(key)]
-    return Proof(rows_in, sum(map(len, got.values())), lost, repeated, out_of_order, tuple(sorted(differ)))
+    rows_out = sum(map(len, got.values()))
+    return Proof(rows_in, rows_out, lost, repeated, out_of_order, len(should_states), tuple(sorted(differ)))
 
 
 def _in_order(specs: Mapping[OpId, OpSpec]) -> list[OpId]:

@@ -11,7 +11,8 @@ import pytest
 import peregrine
 from peregrine.cli import main
 from peregrine.core.mechanisms import MECHANISMS
-from peregrine.sim import cars, retelling, runner
+from peregrine.proof import Proof
+from peregrine.sim import cars, checkers, retelling, runner
 from peregrine.sim.runner import SeedResult
 from peregrine.sim.scenario import Options
 from peregrine.sim.simulation import Simulation
@@ -203,13 +204,13 @@ def test_the_demo_without_a_terminal_prints_lines_and_the_proof(capsys: pytest.C
 def test_the_demo_ends_with_one_if_the_stream_noticed(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    honest = cars.prove
+    honest = checkers.prove
 
-    def prove(run: Simulation) -> cars.Proof:
+    def prove(run: Simulation) -> Proof:
         run.routers[cars.CLOUD].results.pop()
         return honest(run)
 
-    monkeypatch.setattr(cars, "prove", prove)
+    monkeypatch.setattr(checkers, "prove", prove)
     assert call("demo", "--fast") == 1
     assert "violation: none lost" in capsys.readouterr().out
 

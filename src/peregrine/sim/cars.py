@@ -5,10 +5,8 @@ key follows it by way of the cloud. A `Watch` submits the plan and looks on.
 """
 
 import random
-from collections import Counter
 from dataclasses import dataclass, field
 from enum import StrEnum
-from itertools import pairwise
 
 from peregrine.core.coordinator import Submit
 from peregrine.core.keyspace import KeySet
@@ -19,7 +17,6 @@ from peregrine.core.reconfigure import Move, Plan
 from peregrine.core.rows import DropKeys, RestoreKeys
 from peregrine.core.source import Reading
 from peregrine.core.topology import Link, Topology
-from peregrine.sim.checkers import check, results, states
 from peregrine.sim.operators import Ledger, emitter
 from peregrine.sim.scenario import Scenario, SourceScript
 from peregrine.sim.simulation import Simulation
@@ -203,34 +200,3 @@ class Watch:
         if phase not in journey.entered_ms:  # routers report again when they are asked
             journey.entered_ms[phase] = self.now_ms
             self.news.append((self.now_ms, f"{journey}  {phase}: {MEANING[phase]}"))
-
-
-@dataclass(frozen=True)
-class Proof:
-    """What came out, compared with a run of the same input in which nothing was changed."""
-
-    rows_in: int
-    rows_out: int
-    lost: int
-    repeated: int
-    out_of_order: int
-    states: int
-    states_that_differ: int
-    violations: tuple[str, ...]
-
-
-def prove(run: Simulation) -> Proof:
-    reference = Simulation(run.scenario.reference()).run()
-    mine, theirs = results(run), results(reference)
-    lines = [(mine.get(line, []), theirs.get(line, [])) for line in sorted(mine.keys() | theirs.keys())]
-    (here, _), (there, _) = states(run), states(reference)
-    return Proof(
-        rows_in=sum(len(script.sends) for script in run.scenario.sources),
-        rows_out=sum(len(got) for got, _ in lines),
-        lost=sum((Counter(expected) - Counter(got)).total() for got, expected in lines),
-        repeated=sum((Counter(got) - Counter(expected)).total() for got, expected in lines),
-        out_of_order=sum(a[0] > b[0] for got, _ in lines for a, b in pairwise(got)),
-        states=len(there),
-        states_that_differ=sum(here.get(at) != there.get(at) for at in here.keys() | there.keys()),
-        violations=tuple(str(violation) for violation in check(run, reference)),
-    )

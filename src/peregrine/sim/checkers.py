@@ -4,18 +4,19 @@ They look at results and states only, never at how the run came to them.
 """
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import msgspec
 
+from peregrine import proof
 from peregrine.core import state
 from peregrine.core.rows import UNCHAINED, Row, rows_of
 from peregrine.core.source import Reading
 from peregrine.sim.simulation import Simulation
 from peregrine.types import OpId, SourceId
 
-Line = tuple[OpId, str, str]  # (results of, key, source): within it the order is promised
+Line = tuple[str, str, str]  # (results of, key, source): within it the order is promised
 
 
 @dataclass(frozen=True)
@@ -32,6 +33,15 @@ def check(run: Simulation, reference: Simulation) -> list[Violation]:
     if not run.scenario.lossless:
         return violations + _shed_exactly(run, reference)
     return violations + _same_results(run, reference) + _same_states(run, reference)
+
+
+def prove(run: Simulation) -> proof.Proof:
+    """The figures of a run and, where they know more, what the checks say."""
+    reference = Simulation(run.scenario.reference()).run()
+    rows_in = sum(len(script.sends) for script in run.scenario.sources)
+    (here, _), (there, _) = states(run), states(reference)
+    found = proof.prove(rows_in, results(run), results(reference), here, there)
+    return replace(found, violations=tuple(str(violation) for violation in check(run, reference)))
 
 
 def results(run: Simulation) -> dict[Line, list[tuple[int, bytes]]]:

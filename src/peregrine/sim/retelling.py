@@ -17,7 +17,8 @@ from peregrine.core.reconfigure import Plan
 from peregrine.core.rows import DropKeys, RestoreKeys, TakeSnapshot
 from peregrine.core.source import Reading
 from peregrine.errors import PlanError
-from peregrine.sim.cars import Proof, prove
+from peregrine.proof import Proof
+from peregrine.sim.checkers import prove
 from peregrine.sim.operators import emitter
 from peregrine.sim.script import Script
 from peregrine.sim.simulation import Simulation
@@ -156,7 +157,9 @@ def _happened(run: Simulation) -> Iterable[str]:
 def _outcome(run: Simulation, proof: Proof) -> Iterable[str]:
     rows_in = sum(isinstance(what, Reading) for script in run.scenario.sources for _, what in script.sends)
     states = (
-        f"{proof.states_that_differ} of {proof.states} states differ" if proof.states_that_differ else "state equal"
+        f"{len(proof.states_that_differ)} of {proof.states} states differ"
+        if proof.states_that_differ
+        else "state equal"
     )
     yield f"rows in {rows_in}, rows out {proof.rows_out}"
     if run.scenario.lossless:
