@@ -5,7 +5,7 @@ on where it was. It sits on no data path and coordinates nothing in time: it beg
 Commands may be lost or repeated; routers recognise repeats, and `Tick` sends again what has not been answered.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -19,12 +19,11 @@ from peregrine.core.placement import Placement
 from peregrine.core.reconfigure import Move, Plan
 from peregrine.core.replication import NOTHING_MOVED, StateMoved
 from peregrine.core.rules import RuleTable
+from peregrine.core.validity import Producers, Validity
 from peregrine.errors import OverlapError, PlanError, UnknownName
 from peregrine.types import MigrationId, OpId, PlaceId, SiteId, site_of
 
 RETRY_MS = 1000
-
-Producers = Callable[[OpId, KeySet], Iterable[tuple[str, SiteId]]]
 
 
 class Status(StrEnum):
@@ -90,7 +89,7 @@ class Coordinator:
         self.placement = placement
         self.running: dict[str, Running] = {}
         self._operators = operators
-        self._producers = producers
+        self._validity = Validity(placement, operators, producers)
         self._mechanisms = mechanisms
         self._topology = placement.topology
         self._known: set[str] = set()
@@ -143,74 +142,8 @@ class Coordinator:
             raise PlanError(f"plan {plan.id!r} moves nothing", "give at least one migration")
         with self.placement.trial():
             for stage in plan.stages:
-                self._check_stage(plan, stage, self.placement)
+                self._validity.check_stage(stage, self._mechanisms[plan.mechanism], self._coming)
         self._check_overlap(plan)
-
-    def _check_stage(self, plan: Plan, stage: tuple[Move, ...], imagined: Placement) -> None:
-        for i, move in enumerate(stage):
-            self._check_move(plan, move)
-            for other in stage[:i]:
-                if other.op == move.op and not other.keys.isdisjoint(move.keys):
-                    raise OverlapError(
-                        f"two migrations of one stage move {{{(other.keys & move.keys).describe()}}} of {move.op}",
-                        "put them into stages of their own",
-                    )
-                if move.op in self._operators[other.op].feeds or other.op in self._operators[move.op].feeds:
-                    raise PlanError(
-                        f"one stage moves {other.op} and {move.op}, which feed each other: they may end in any order",
-                        "put them into stages of their own",
-                    )
-                shared = {other.source, other.target} & {move.source, move.target}
-                if shared and self._mechanisms[plan.mechanism].alone:
-                    raise OverlapError(
-                        f"two restarts of one stage stop {', '.join(sorted(shared))}",
-                        "put them into stages of their own",
-                    )
-            imagined.move(move.op, move.keys, move.source, move.target)
-            self._check_valid(move, imagined)
-
-    def _check_move(self, plan: Plan, move: Move) -> None:
-        spec = self._operators.get(move.op)
-        if spec is None or spec.sink:
-            raise UnknownName("operator", move.op, [op for op, s in self._operators.items() if not s.sink])
-        for place in (move.source, move.target):
-            self._topology.place(place)
-        if move.source == move.target:
-            raise PlanError(f"{move.op} is to move from {move.source} to itself", "choose another target")
-        if not move.keys:
-            raise PlanError(f"{move.op}: no keys to move from {move.source} to {move.target}", "name keys or groups")
-        if move.anchor not in (None, *self._anchors(move)):
-            raise PlanError(
-                f"{move.anchor} cannot be the anchor of {move.source} -> {move.target}",
-                f"use {' or '.join(self._anchors(move))}, or leave it out",
-            )
-        has = {"stateless": spec.stateless, "windowed": spec.windowed, "static sources": not spec.roaming}
-        lacks = sorted(need for need in self._mechanisms[plan.mechanism].needs if not has[need])
-        if lacks:
-            raise PlanError(
-                f"mechanism {plan.mechanism!r} needs an operator that is {' and '.join(lacks)}; {move.op} is not",
-                "use live",
-            )
-
-    def _anchors(self, move: Move) -> list[SiteId]:
-        """The sites that can decide the order of K, the one on the shorter way first.
-
-        D's router always can. S's router can if D is not below it: otherwise rows that passed D's router on their way
-        up to S before the switch would come back down to it behind rows that D has already taken.
-        """
-        source, target = site_of(move.source), site_of(move.target)
-        return [source, target] if self._topology.is_at_or_above(target, source) else [target]
-
-    def _check_valid(self, move: Move, imagined: Placement) -> None:
-        """Falcon III-B: an instance must be above all producers of its keys, now and when what runs has ended."""
-        coming = self._coming(move.op)
-        producers = [*self._producers(move.op, move.keys), *imagined.upstream(move.op)]
-        producers += [(m.op, site_of(m.target)) for m in coming if move.op in self._operators[m.op].feeds]
-        imagined.check_above(move.op, move.target, producers)
-        consumers = imagined.downstream(move.op)
-        consumers += [(m.op, m.target) for m in coming if m.op in self._operators[move.op].feeds]
-        for consumer, place in consumers:
-            imagined.check_above(consumer, place, [(move.op, site_of(move.target))])
 
     def _coming(self, op: OpId) -> list[Move]:
         """Running moves of operators that feed `op` or are fed by it."""
@@ -263,7 +196,7 @@ class Coordinator:
             keys=move.keys,
             source=move.source,
             target=move.target,
-            anchor=move.anchor or self._anchors(move)[0],
+            anchor=move.anchor or self._validity.anchors(move)[0],
             mechanism=plan.mechanism,
             gate=self._topology.lca(site_of(move.source), site_of(move.target)),
             store=self._topology.root,

@@ -12,7 +12,6 @@ from peregrine.core.coordinator import (
     CoordinatorEffect,
     CoordinatorEvent,
     PlanEnded,
-    Producers,
     Submit,
 )
 from peregrine.core.mechanisms import MECHANISMS
@@ -21,6 +20,7 @@ from peregrine.core.messages import Attached, Report, Stray, Tick
 from peregrine.core.mobility import GiveUp, Mobility, MobilityEvent, Propose
 from peregrine.core.operator import OpSpec
 from peregrine.core.placement import Placement
+from peregrine.core.validity import Producers
 from peregrine.types import OpId
 
 ManagerEvent = Submit | Cancel | Report | Tick | Attached | Stray

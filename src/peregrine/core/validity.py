@@ -1,0 +1,91 @@
+"""Which migrations can be carried out: the rules that a plan must keep, whatever else is running.
+
+Falcon III-B: an instance is at or above all producers of its keys, at every moment. The migrations of a stage run at
+the same time, so none of them may count on another's end.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+
+from peregrine.core.keyspace import KeySet
+from peregrine.core.mechanisms.program import Mechanism
+from peregrine.core.operator import OpSpec
+from peregrine.core.placement import Placement
+from peregrine.core.reconfigure import Move, Stage
+from peregrine.errors import OverlapError, PlanError, UnknownName
+from peregrine.types import OpId, SiteId, site_of
+
+Producers = Callable[[OpId, KeySet], Iterable[tuple[str, SiteId]]]
+
+
+class Validity:
+    def __init__(self, placement: Placement, operators: Mapping[OpId, OpSpec], producers: Producers) -> None:
+        self._placement = placement
+        self._topology = placement.topology
+        self._operators = operators
+        self._producers = producers
+
+    def check_stage(self, stage: Stage, mechanism: Mechanism, coming: Callable[[OpId], list[Move]]) -> None:
+        """Imagines the stage carried out: call it within `Placement.trial`. `coming`: moves that run and may matter."""
+        for i, move in enumerate(stage):
+            self._check_move(move, mechanism)
+            for other in stage[:i]:
+                if other.op == move.op and not other.keys.isdisjoint(move.keys):
+                    raise OverlapError(
+                        f"two migrations of one stage move {{{(other.keys & move.keys).describe()}}} of {move.op}",
+                        "put them into stages of their own",
+                    )
+                if move.op in self._operators[other.op].feeds or other.op in self._operators[move.op].feeds:
+                    raise PlanError(
+                        f"one stage moves {other.op} and {move.op}, which feed each other: they may end in any order",
+                        "put them into stages of their own",
+                    )
+                shared = {other.source, other.target} & {move.source, move.target}
+                if shared and mechanism.alone:
+                    raise OverlapError(
+                        f"two restarts of one stage stop {', '.join(sorted(shared))}",
+                        "put them into stages of their own",
+                    )
+            self._placement.move(move.op, move.keys, move.source, move.target)
+            self._check_above(move, coming(move.op))
+
+    def _check_move(self, move: Move, mechanism: Mechanism) -> None:
+        spec = self._operators.get(move.op)
+        if spec is None or spec.sink:
+            raise UnknownName("operator", move.op, [op for op, s in self._operators.items() if not s.sink])
+        for place in (move.source, move.target):
+            self._topology.place(place)
+        if move.source == move.target:
+            raise PlanError(f"{move.op} is to move from {move.source} to itself", "choose another target")
+        if not move.keys:
+            raise PlanError(f"{move.op}: no keys to move from {move.source} to {move.target}", "name keys or groups")
+        if move.anchor not in (None, *self.anchors(move)):
+            raise PlanError(
+                f"{move.anchor} cannot be the anchor of {move.source} -> {move.target}",
+                f"use {' or '.join(self.anchors(move))}, or leave it out",
+            )
+        has = {"stateless": spec.stateless, "windowed": spec.windowed, "static sources": not spec.roaming}
+        lacks = sorted(need for need in mechanism.needs if not has[need])
+        if lacks:
+            raise PlanError(
+                f"mechanism {mechanism.name!r} needs an operator that is {' and '.join(lacks)}; {move.op} is not",
+                "use live",
+            )
+
+    def anchors(self, move: Move) -> list[SiteId]:
+        """The sites that can decide the order of K, the one on the shorter way first.
+
+        D's router always can. S's router can if D is not below it: otherwise rows that passed D's router on their way
+        up to S before the switch would come back down to it behind rows that D has already taken.
+        """
+        source, target = site_of(move.source), site_of(move.target)
+        return [source, target] if self._topology.is_at_or_above(target, source) else [target]
+
+    def _check_above(self, move: Move, coming: list[Move]) -> None:
+        """Falcon III-B: an instance must be above all producers of its keys, now and when what runs has ended."""
+        producers = [*self._producers(move.op, move.keys), *self._placement.upstream(move.op)]
+        producers += [(m.op, site_of(m.target)) for m in coming if move.op in self._operators[m.op].feeds]
+        self._placement.check_above(move.op, move.target, producers)
+        consumers = self._placement.downstream(move.op)
+        consumers += [(m.op, m.target) for m in coming if m.op in self._operators[move.op].feeds]
+        for consumer, place in consumers:
+            self._placement.check_above(consumer, place, [(move.op, site_of(move.target))])
