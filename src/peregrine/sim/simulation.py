@@ -33,7 +33,8 @@ from peregrine.core.rows import Clock
 from peregrine.core.source import Reading, Source
 from peregrine.errors import PlanError
 from peregrine.sim.chaos import draw_plan
-from peregrine.sim.machines import SimHost, SimManager, SimRouter, SimSource
+from peregrine.sim.devices import SimManager, SimSource
+from peregrine.sim.machines import SimHost, SimRouter
 from peregrine.sim.network import SimLink
 from peregrine.sim.operators import emitter
 from peregrine.sim.scenario import Fault, Scenario
