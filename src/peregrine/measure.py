@@ -28,19 +28,6 @@ class Steady:
         return self.mean_ms + 5 * self.sigma_ms
 
 
-@dataclass(frozen=True, slots=True)
-class Cost:
-    """Falcon IV, and the survey's III-B for freeze and state movement."""
-
-    disruption_ms: float  # for how long the latency was at or above the steady mean plus five sigma
-    peak_jitter_ms: float  # peak minus steady mean
-    duration_ms: float  # from the request to the first output of the new place
-    freeze_ms: float  # the longest time between two outputs that spans the hand-over, beyond the steady gap
-    state_movement_ms: float  # from the first byte sent to the last received
-    bytes_moved: int
-    phases_ms: tuple[tuple[str, float], ...] = ()
-
-
 def steady(emitted_ms: Milliseconds, latency_ms: Milliseconds, before_ms: float) -> Steady:
     """From what was emitted before a reconfiguration was asked for."""
     mine = latency_ms[emitted_ms < before_ms]

@@ -6,7 +6,6 @@ time and impossible to mix up in a type checker.
 
 from typing import NewType
 
-AppId = NewType("AppId", str)
 OpId = NewType("OpId", str)
 SiteId = NewType("SiteId", str)
 PlaceId = NewType("PlaceId", str)
@@ -17,8 +16,3 @@ MigrationId = NewType("MigrationId", str)
 def site_of(place: PlaceId) -> SiteId:
     """The site on which a place is."""
     return SiteId(place.partition("/")[0])
-
-
-def app_of(op: OpId) -> AppId:
-    """The application to which an operator belongs."""
-    return AppId(op.partition("/")[0])

@@ -10,7 +10,7 @@ however it ends.
 
 import shutil
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
@@ -27,6 +27,7 @@ from peregrine.core.operator import Operator, OpSpec
 from peregrine.core.placement import Placement
 from peregrine.core.reconfigure import Plan
 from peregrine.core.topology import Topology
+from peregrine.core.validity import attached_producers
 from peregrine.errors import UnknownName
 from peregrine.log.record_log import Fsync
 from peregrine.net.client import RouterClient
@@ -37,7 +38,7 @@ from peregrine.net.settings import RouterSettings, make_token
 from peregrine.proof import Lines
 from peregrine.types import OpId, PlaceId, SiteId, SourceId, site_of
 
-Initial = Iterable[tuple[OpId, KeySet, PlaceId]]
+Initial = Sequence[tuple[OpId, KeySet, PlaceId]]
 
 
 class Deployment:
@@ -55,7 +56,7 @@ class Deployment:
         self.spark: Any  # a SparkSession, and the query of the host: only spark/ knows their types
         self.query: Any
         self._token = token
-        self._feeds: dict[SourceId, tuple[OpId, KeySet]] = {}
+        self.feeds: dict[SourceId, tuple[tuple[OpId, KeySet], ...]] = {}
 
     @property
     def checkpoint(self) -> Path:
@@ -67,7 +68,7 @@ class Deployment:
             raise UnknownName("site", site, list(self.topology.sites))
         source = SourceId(name)
         if feeds is not None:
-            self._feeds[source] = feeds
+            self.feeds[source] = (feeds,)
         self.devices[source] = Device(source, self.addresses, SiteId(site), self._token, roaming=roaming)
         return self.devices[source]
 
@@ -98,15 +99,6 @@ class Deployment:
         from peregrine.spark.host import states
 
         return [(op, blob) for (_, op, _), blob in sorted(states(self.spark, self.checkpoint).items())]
-
-    def producers(self, attachments: Attachments) -> Callable[[OpId, KeySet], Iterator[tuple[str, SiteId]]]:
-        def of(op: OpId, keys: KeySet) -> Iterator[tuple[str, SiteId]]:
-            for source, (fed, fed_keys) in self._feeds.items():
-                at = attachments.at(source)
-                if at is not None and fed == op and not fed_keys.isdisjoint(keys):
-                    yield source, at
-
-        return of
 
 
 @contextmanager
@@ -143,9 +135,9 @@ def local(
         stack.callback(_close_devices, deployment)
         _start_hosts(deployment, operators, token_file, stack)
         attachments = Attachments()
-        manager = Manager(
-            _placement(deployment, initial), specs, attachments, deployment.producers(attachments), dwell_ms=dwell_ms
-        )
+        placement = Placement(topology, specs, initial)
+        producers = attached_producers(deployment.feeds, attachments)
+        manager = Manager(placement, specs, attachments, producers, dwell_ms=dwell_ms)
         deployment.driver = stack.enter_context(ManagerDriver(manager, deployment.clients, watch))
         yield deployment
 
@@ -166,14 +158,6 @@ def _place(deployment: Deployment, initial: Initial) -> None:
         for site, client in deployment.clients.items():
             if deployment.topology.is_at_or_above(site, site_of(place)):
                 client.offer(SetOwner(op, keys, place))
-
-
-def _placement(deployment: Deployment, initial: Initial) -> Placement:
-    placement = Placement(deployment.topology, deployment.specs)
-    home = deployment.topology.main_place(deployment.topology.root)
-    for op, keys, place in initial:
-        placement.move(op, keys, home, place)
-    return placement
 
 
 def _start_hosts(

@@ -16,7 +16,10 @@ from peregrine.types import OpId, PlaceId, SiteId, site_of
 
 
 class Placement:
-    def __init__(self, topology: Topology, operators: Mapping[OpId, OpSpec]) -> None:
+    def __init__(
+        self, topology: Topology, operators: Mapping[OpId, OpSpec], initial: Iterable[tuple[OpId, KeySet, PlaceId]] = ()
+    ) -> None:
+        """All keys are at the root, but for those that `initial` puts elsewhere."""
         self.topology = topology
         self.operators = {op: spec for op, spec in operators.items() if not spec.sink}
         self._owners: RuleTable[PlaceId] = RuleTable(topology.main_place(topology.root))
@@ -24,6 +27,8 @@ class Placement:
             self._owners.add_op(op, spec.groups)
         self._instances: dict[OpId, dict[PlaceId, KeySet]] = {}  # until the operator's next move
         self._trial: list[tuple[OpId, KeySet, PlaceId]] | None = None  # where keys were that were moved on trial
+        for op, keys, place in initial:
+            self.move(op, keys, topology.main_place(topology.root), place)
 
     def instances(self, op: OpId) -> Mapping[PlaceId, KeySet]:
         """Every instance with all its keys: costs what all keys of the operator cost."""

@@ -4,17 +4,31 @@ Falcon III-B: an instance is at or above all producers of its keys, at every mom
 the same time, so none of them may count on another's end.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
+from peregrine.core.attachments import Attachments
 from peregrine.core.keyspace import KeySet
 from peregrine.core.mechanisms.program import Mechanism
 from peregrine.core.operator import OpSpec
 from peregrine.core.placement import Placement
 from peregrine.core.reconfigure import Move, Stage
 from peregrine.errors import OverlapError, PlanError, UnknownName
-from peregrine.types import OpId, SiteId, site_of
+from peregrine.types import OpId, SiteId, SourceId, site_of
 
 Producers = Callable[[OpId, KeySet], Iterable[tuple[str, SiteId]]]
+Feeds = Mapping[SourceId, tuple[tuple[OpId, KeySet], ...]]  # for which operators and keys each source produces
+
+
+def attached_producers(feeds: Feeds, attachments: Attachments) -> Producers:
+    """The sources that produce for some keys, each where it is attached at the time of the question."""
+
+    def producers(op: OpId, keys: KeySet) -> Iterator[tuple[str, SiteId]]:
+        for source, fed in feeds.items():
+            at = attachments.at(source)
+            if at is not None and any(mine == op and not its_keys.isdisjoint(keys) for mine, its_keys in fed):
+                yield source, at
+
+    return producers
 
 
 class Validity:

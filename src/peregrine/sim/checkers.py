@@ -38,7 +38,7 @@ def check(run: Simulation, reference: Simulation) -> list[Violation]:
 def prove(run: Simulation) -> proof.Proof:
     """The figures of a run and, where they know more, what the checks say."""
     reference = Simulation(run.scenario.reference()).run()
-    rows_in = sum(len(script.sends) for script in run.scenario.sources)
+    rows_in = sum(isinstance(what, Reading) for script in run.scenario.sources for _, what in script.sends)
     (here, _), (there, _) = states(run), states(reference)
     found = proof.prove(rows_in, results(run), results(reference), here, there)
     return replace(found, violations=tuple(str(violation) for violation in check(run, reference)))

@@ -15,7 +15,6 @@ from peregrine.core.coordinator import Cancel, Submit
 from peregrine.core.messages import Append, Deliver, Effect, Emitted, Report
 from peregrine.core.reconfigure import Plan
 from peregrine.core.rows import DropKeys, RestoreKeys, TakeSnapshot
-from peregrine.core.source import Reading
 from peregrine.errors import PlanError
 from peregrine.proof import Proof
 from peregrine.sim.checkers import prove
@@ -155,13 +154,12 @@ def _happened(run: Simulation) -> Iterable[str]:
 
 
 def _outcome(run: Simulation, proof: Proof) -> Iterable[str]:
-    rows_in = sum(isinstance(what, Reading) for script in run.scenario.sources for _, what in script.sends)
     states = (
         f"{len(proof.states_that_differ)} of {proof.states} states differ"
         if proof.states_that_differ
         else "state equal"
     )
-    yield f"rows in {rows_in}, rows out {proof.rows_out}"
+    yield f"rows in {proof.rows_in}, rows out {proof.rows_out}"
     if run.scenario.lossless:
         yield f"lost {proof.lost}, repeated {proof.repeated}, out of order {proof.out_of_order}, {states}"
     else:

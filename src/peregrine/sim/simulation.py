@@ -1,7 +1,7 @@
 """One run: the machines of a scenario in one world, until everything has come to rest."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -31,6 +31,7 @@ from peregrine.core.replication import NOTHING_MOVED, StateMoved
 from peregrine.core.router import Router
 from peregrine.core.rows import Clock
 from peregrine.core.source import Reading, Source
+from peregrine.core.validity import attached_producers
 from peregrine.errors import PlanError
 from peregrine.sim.chaos import draw_plan
 from peregrine.sim.devices import SimManager, SimSource
@@ -117,20 +118,11 @@ class Simulation:
 
     def _make_manager(self) -> Manager:
         scenario = self.scenario
-        placement = Placement(scenario.topology, scenario.specs)
-        home = scenario.topology.main_place(scenario.topology.root)
-        for op, keys, place in scenario.initial:
-            placement.move(op, keys, home, place)
+        placement = Placement(scenario.topology, scenario.specs, scenario.initial)
         attachments = Attachments()
         for script in scenario.sources:
             attachments.attach(script.id, script.site)
-
-        def producers(op: OpId, keys: KeySet) -> Iterable[tuple[str, SiteId]]:
-            for source, feeds in scenario.feeds.items():
-                at = attachments.at(source)
-                if at is not None and any(fed == op and not fed_keys.isdisjoint(keys) for fed, fed_keys in feeds):
-                    yield source, at
-
+        producers = attached_producers(scenario.feeds, attachments)
         return Manager(placement, scenario.specs, attachments, producers, self._doubles.mechanisms, scenario.dwell_ms)
 
     def _source(self, id: SourceId) -> SimSource:
