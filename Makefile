@@ -6,41 +6,40 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help install install-spark demo demo-spark test test-spark lint bench-core simulate docs clean
+.PHONY: help install java demo test test-core test-spark lint bench-core simulate docs clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-install: $(STAMP) ## create .venv with Peregrine and its tools; does nothing when it is up to date
+install: $(STAMP) ## create .venv with Peregrine, PySpark and tools; does nothing when it is up to date
 
 # The stamp is written last: an installation that broke off is done again.
 $(STAMP): pyproject.toml
 	@command -v $(PYTHON) >/dev/null || { echo "$(PYTHON) not found: install Python 3.11 or newer, or say make PYTHON=/path/to/python" >&2; exit 1; }
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "$(PYTHON) ($$($(PYTHON) --version 2>&1)) is too old: Peregrine needs Python 3.11 or newer; say make PYTHON=python3.11" >&2; exit 1; }
 	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { echo "$(PYTHON) lacks venv: install it first (on Debian and Ubuntu the package python3-venv)" >&2; exit 1; }
-	@echo "installing into $(VENV)"
+	@echo "installing into $(VENV); PySpark is large (about 450 MB), so the first time takes minutes"
 	@$(PYTHON) -m venv $(VENV)
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	@rm -f $@.failed
+	@{ PYTHONUNBUFFERED=1 $(BIN)/python -m pip install --disable-pip-version-check --progress-bar off --editable '.[dev]' 2>&1 || touch $@.failed; } | awk '$(PIP_NOISE) {next} {print "  " $$0; fflush()}'
+	@test ! -e $@.failed || { rm -f $@.failed; echo "the installation failed: see above" >&2; exit 1; }
 	@touch $@
 
-# Spark is large (about 450 MB): until the demonstration and the tests of every day run on it, it is asked for.
-install-spark: $(VENV)/.installed-spark ## add PySpark to .venv; Java 17 or 21 must be on the machine
+# What pip says of every package that is there already; what it downloads and builds is worth telling.
+PIP_NOISE := /^ *(Requirement already|Looking in|Collecting|Obtaining|Using cached|Preparing|Getting|Installing build|Installing backend|Checking if|Created wheel|Stored in|Attempting|Found existing|Uninstalling|Successfully uninstalled)/
 
-$(VENV)/.installed-spark: $(STAMP)
-	@echo "installing PySpark into $(VENV)"
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev,spark]'
-	@touch $@
+java: install ## find the Java that Spark needs; root installs it where apt-get is
+	@$(BIN)/python -m peregrine.spark.java >/dev/null
 
-demo: install ## run the demonstration in the simulator
+demo: java ## watch two reconfigurations on routers and Spark, and the proof (about 90 s)
 	@$(BIN)/peregrine demo
 
-demo-spark: install-spark ## run the demonstration on router processes and Spark
-	@$(BIN)/peregrine demo --spark
+test: test-core test-spark ## run all tests
 
-test: install ## run the tests that need nothing but Python
-	@$(BIN)/python -m pytest -n 2
+test-core: install ## run the tests that need nothing but Python
+	@$(BIN)/python -m pytest -n 2 --ignore tests/spark
 
-test-spark: install-spark ## run the tests of the Spark layer, in one session
+test-spark: java ## run the tests on Spark, in one session
 	@$(BIN)/python -m pytest tests/spark
 
 lint: install ## check style, format and types

@@ -8,7 +8,8 @@ acts on a configuration.
     root = "cloud"                parent = "cloud"                  a = "edge1"
     [mobility]                    latency_ms = 20                   b = "cloud"
     dwell_ms = 5000               bandwidth_mbps = 100              latency_ms = 20
-                                  hosts = ["h1", "h2"]              bandwidth_mbps = 100
+                                  loss = 0.01                       bandwidth_mbps = 100
+                                  hosts = ["h1", "h2"]
 """
 
 import difflib
@@ -109,6 +110,12 @@ def _bandwidth(value: object) -> str | None:
     return _amount(value) or (None if value else f"must be above 0, not {value}")
 
 
+def _share(value: object) -> str | None:
+    if isinstance(value, int | float) and value >= 1:
+        return f"must be below 1, not {value}"
+    return _amount(value)
+
+
 def _name(value: object) -> str | None:
     if not isinstance(value, str):
         return f"must be a name in quotes, not {value!r}"
@@ -128,7 +135,12 @@ def _names(value: object) -> str | None:
 
 
 _TOPOLOGY: Mapping[str, Check] = {"root": _name}
-_LINK: Mapping[str, Check] = {"latency_ms": _amount, "bandwidth_mbps": _bandwidth, "price_per_gb": _amount}
+_LINK: Mapping[str, Check] = {
+    "latency_ms": _amount,
+    "bandwidth_mbps": _bandwidth,
+    "price_per_gb": _amount,
+    "loss": _share,
+}
 _LINK_NEEDS = ("latency_ms", "bandwidth_mbps")
 _SITE: Mapping[str, Check] = {"parent": _name, "hosts": _names, "cpu_price": _amount, **_LINK}
 _GRAPH_LINK: Mapping[str, Check] = {"a": _name, "b": _name, **_LINK}

@@ -1,10 +1,9 @@
-"""`peregrine demo`: a live migration and a roaming car, drawn while the simulator runs them.
+"""`peregrine demo --simulated`: a live migration and a roaming car, drawn while the simulator runs them.
 
 Virtual time runs as the clock does, and ten times slower while keys move. Without a terminal there are lines instead of
 pictures and nobody waits.
 """
 
-import time
 from collections.abc import Iterable
 from time import monotonic, sleep
 
@@ -249,22 +248,3 @@ def _mean(numbers: list[float]) -> str:
 
 def _table() -> Table:
     return Table(box=None, padding=(0, 1, 0, 0), header_style="dim", pad_edge=False)
-
-
-def run_spark_demo(console: Console) -> bool:
-    """The same course on three router processes and one Spark session, in real time, as lines."""
-    from peregrine.control.drive import Course, run
-
-    began = time.monotonic()
-    course = Course()
-    found, seen = run(course, say=lambda text: console.print(f"{time.monotonic() - began:6.1f} s  {text}"))
-    calm, disruption_ms, jitter_ms = seen.cost()
-    table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
-    table.add_row("latency before, mean / p99", f"{calm.mean_ms:,.0f} / {calm.p99_ms:,.0f} ms")
-    table.add_row("disruption of the live move (mean + 5 sigma)", f"{disruption_ms:,.0f} ms")
-    table.add_row("peak latency jitter of the live move", f"{jitter_ms:,.0f} ms")
-    table.add_row("rows in / rows out", f"{found.rows_in:,} / {found.rows_out:,}")
-    table.add_row("lost, repeated, out of order", f"{found.lost}, {found.repeated}, {found.out_of_order}")
-    table.add_row("state", "identical" if not found.states_that_differ else f"differs: {found.states_that_differ}")
-    console.print(table)
-    return found.holds

@@ -13,7 +13,8 @@
     │   └── Unauthorized     the token is not the one of this router
     └── StorageError         a disk, or what is on it
         ├── CorruptLog       a log is damaged where it had been whole
-        └── DiskFull         no room: what was appended since the last sync was taken back
+        ├── DiskFull         no room: what was appended since the last sync was taken back
+        └── MissingChunk     a piece of large state is not where it should be
 
 Assertions are for our own bugs; these are for the world. An error that is raised has changed nothing.
 """
@@ -81,3 +82,7 @@ class CorruptLog(StorageError):
 
 class DiskFull(StorageError):
     """What was appended since the last sync was taken back; what had been synced is there."""
+
+
+class MissingChunk(StorageError):
+    pass

@@ -37,6 +37,7 @@ class Cluster:
         sites: Iterable[str],
         latency_ms: float = 0.0,
         bandwidth_mbps: float | None = None,
+        loss: float = 0.0,
         hosts: bool = True,
         **settings: Any,
     ) -> None:
@@ -51,7 +52,7 @@ class Cluster:
         self.clients: dict[SiteId, RouterClient] = {}
         self.hosts: dict[PlaceId, HostLoop] = {}
         self.devices: list[Device] = []
-        self._feel = (latency_ms, bandwidth_mbps)
+        self._feel = (latency_ms, bandwidth_mbps, loss)
         for site in self.topology.sites:
             given = RouterSettings.of(
                 site, self.topology, OPERATORS, directory / site, self.token_file, tick_ms=20, **settings

@@ -4,17 +4,18 @@ A checker that cannot fail proves nothing. The faults are the ways in which a li
 stands on can be built wrong: a step left out, a step too early, a guarantee of the hand-over missing.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from types import MappingProxyType
 
 import numpy as np
 import pytest
 
+from peregrine.core.fetching import Fetching
 from peregrine.core.host import Emission
 from peregrine.core.intake import Intake
 from peregrine.core.keyspace import KeySet
-from peregrine.core.leg import Leg
+from peregrine.core.leg import Leg, Ports
 from peregrine.core.legs import Legs
 from peregrine.core.mechanisms import MECHANISMS
 from peregrine.core.mechanisms.live import LIVE
@@ -39,7 +40,7 @@ from peregrine.core.mechanisms.program import (
 from peregrine.core.messages import FromLink, FromSource
 from peregrine.core.migrate import Role
 from peregrine.core.router import Router
-from peregrine.core.rows import Clock, DropKeys, Entry, Item, Marker, Rows, StateRows, TakeSnapshot
+from peregrine.core.rows import Clock, DropKeys, Entry, Item, KeyImage, Marker, Rows, StateRows, TakeSnapshot
 from peregrine.errors import PeregrineError
 from peregrine.sim.checkers import check
 from peregrine.sim.machines import SimHost, SimRouter
@@ -157,6 +158,44 @@ class CommitsTooEarly(SimHost):
             self.committed = min(before + 1, self.log.end)
 
 
+class LegsThatDoNotWait(Legs):
+    """State that names chunks is used before they have been fetched."""
+
+    def on_state(self, state: StateRows) -> None:
+        self.fetching.arrive(state)
+        for fetch in self.fetching.pending():
+            self.fetching.here(fetch.number, 0)
+        self.use_state()
+
+
+class BelievesChunksAreHere(Router):
+    legs_type = LegsThatDoNotWait
+
+
+class PinsNothing(Router):
+    """The collector of a site knows only what the states of hosts refer to."""
+
+    def pinned(self) -> set[bytes]:
+        return set()
+
+
+class FetchingWithoutEnd(Fetching):
+    """Chunks that were fetched for a host are given up before it has committed them."""
+
+    def restores(self, place: PlaceId, offset: int, images: Iterable[KeyImage]) -> None:
+        pass
+
+
+class LegsThatUnpinTooEarly(Legs):
+    def __init__(self, router: Ports, mechanisms: Mapping[str, Mechanism]) -> None:
+        super().__init__(router, mechanisms)
+        self.fetching = FetchingWithoutEnd(router, self.replicas)
+
+
+class UnpinsTooEarly(Router):
+    legs_type = LegsThatUnpinTooEarly
+
+
 FAULTS: dict[str, Doubles] = {
     "no gate": Doubles(mechanisms=live_with({(Role.TARGET, On.TERMINATE): (Own(), Unmute())})),
     "the gate opens at once": Doubles(mechanisms=live_with({(Role.GATE, On.TERMINATE): (Close(), Open())})),
@@ -184,6 +223,9 @@ FAULTS: dict[str, Doubles] = {
     "outputs reversed within a batch": Doubles(router=EmitsBackwards),
     "no flush after an abort": Doubles(router=GivesBackTooEarly),
     "commit before hand-over": Doubles(host=CommitsTooEarly),
+    "chunks believed too early": Doubles(router=BelievesChunksAreHere),
+    "chunks on their way are collected": Doubles(router=PinsNothing),
+    "chunks are collected before they are committed": Doubles(router=UnpinsTooEarly),
 }
 
 

@@ -33,7 +33,8 @@ def spark() -> Iterator[Any]:
         pytest.skip("pyspark or pandas is not installed: pip install --editable '.[spark]'")
     if "PYTEST_XDIST_WORKER" in os.environ:
         pytest.skip("these tests share one Spark session: run pytest tests/spark, without -n")
-    from peregrine.spark.session import find_java, open_session
+    from peregrine.spark.java import find_java
+    from peregrine.spark.session import open_session
 
     try:
         find_java()

@@ -7,7 +7,7 @@ import numpy as np
 from pyspark_operators import Picky
 
 from harness import OP, SINK, keys, row
-from peregrine.core.host import Emission, GroupEntry, Input, apply
+from peregrine.core.host import Emission, GroupEntry, Part, apply
 from peregrine.core.rows import Clock, Rows, rows_of
 from peregrine.spark.guard import apply_guarded, dead_letters_of
 from peregrine.types import PlaceId
@@ -16,7 +16,7 @@ PLACE = PlaceId("edge1")
 
 
 def entries(*seqs: int, muted: bool = False) -> list[tuple[int, GroupEntry]]:
-    return [(100 + seq, Input(100 + seq, row("car1", seq), muted, False, None)) for seq in seqs]
+    return [(100 + seq, Part([100 + seq], [row("car1", seq)], muted)) for seq in seqs]
 
 
 def run(operator: Any, given: list[tuple[int, GroupEntry]], state: bytes = b"") -> tuple[list[Emission], bytes]:

@@ -9,18 +9,10 @@ from harness import OP, SINK
 from peregrine.errors import ConfigurationError, ProtocolError, Unauthorized, UnknownName, Unreachable
 from peregrine.net import protocol
 from peregrine.sim.operators import Ledger
-from peregrine.spark import session, worker
+from peregrine.spark import worker
 from peregrine.types import OpId, PlaceId
 
 NEEDS = "pyspark is not installed: pip install --editable '.[spark]'"
-
-
-def test_without_a_java_the_error_says_what_was_found_and_what_to_install(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.setattr(session, "_candidates", lambda: iter([tmp_path]))
-    with pytest.raises(ConfigurationError, match=r"does not start\)\n  remedy: install Java 17 or 21"):
-        session.find_java()
 
 
 def test_a_router_that_is_away_for_a_moment_is_waited_for() -> None:

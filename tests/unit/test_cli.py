@@ -7,9 +7,11 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
 import peregrine
 from peregrine.cli import main
+from peregrine.control import demo as spark_demo
 from peregrine.core.mechanisms import MECHANISMS
 from peregrine.proof import Proof
 from peregrine.sim import cars, checkers, retelling, runner
@@ -191,8 +193,8 @@ def test_a_script_that_cannot_be_read_is_refused_with_its_place(
     assert "remedy:" in said
 
 
-def test_the_demo_without_a_terminal_prints_lines_and_the_proof(capsys: pytest.CaptureFixture[str]) -> None:
-    assert call("demo") == 0
+def test_the_simulated_demo_without_a_terminal_prints_lines_and_the_proof(capsys: pytest.CaptureFixture[str]) -> None:
+    assert call("demo", "--simulated") == 0
     printed = capsys.readouterr().out
     for phase in cars.Phase:
         assert printed.count(f"  {phase}: ") == 3  # to the edge, up after the car, down after the car
@@ -201,7 +203,7 @@ def test_the_demo_without_a_terminal_prints_lines_and_the_proof(capsys: pytest.C
     assert [facts[name] for name in ("lost", "repeated", "out of order", "states that differ, of 10")] == ["0"] * 4
 
 
-def test_the_demo_ends_with_one_if_the_stream_noticed(
+def test_the_simulated_demo_ends_with_one_if_the_stream_noticed(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     honest = checkers.prove
@@ -211,8 +213,47 @@ def test_the_demo_ends_with_one_if_the_stream_noticed(
         return honest(run)
 
     monkeypatch.setattr(checkers, "prove", prove)
-    assert call("demo", "--fast") == 1
+    assert call("demo", "--simulated", "--fast") == 1
     assert "violation: none lost" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("holds", "code"), [(True, 0), (False, 1)])
+def test_the_demo_on_spark_ends_with_one_if_the_proof_fails(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, holds: bool, code: int
+) -> None:
+    asked: list[tuple[Path | None, Path | None]] = []
+
+    def run_demo(console: Console, picture: Path | None, json_file: Path | None) -> bool:
+        asked.append((picture, json_file))
+        return holds
+
+    monkeypatch.setattr(spark_demo, "run_demo", run_demo)
+    assert call("demo", "--picture", str(tmp_path / "a.svg"), "--json", str(tmp_path / "a.json")) == code
+    assert call("demo") == code
+    assert asked == [(tmp_path / "a.svg", tmp_path / "a.json"), (Path("peregrine-demo.png"), None)]
+
+
+def test_ctrl_c_in_the_demo_on_spark_is_answered_in_one_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupt(*_: object) -> bool:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(spark_demo, "run_demo", interrupt)
+    assert call("demo") == 130
+    assert capsys.readouterr().err == f"{spark_demo.STOPPED}\n"
+
+
+def test_the_demo_says_before_it_starts_that_it_cannot_write_its_files(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert call("demo", "--json", str(tmp_path / "nowhere" / "a.json")) == 2
+    assert "there is no directory" in capsys.readouterr().err
+
+
+def test_fast_is_for_the_simulator(capsys: pytest.CaptureFixture[str]) -> None:
+    assert call("demo", "--fast") == 2
+    assert "remedy: add --simulated" in capsys.readouterr().err
 
 
 def test_every_mechanism_is_listed(capsys: pytest.CaptureFixture[str]) -> None:

@@ -72,6 +72,11 @@ def test_links_become_the_tree_of_the_cheapest_paths() -> None:
     assert len(topology.unused) == 1
 
 
+def test_a_link_may_lose_frames() -> None:
+    tree = parse(TREE.replace("latency_ms = 20", "latency_ms = 20\nloss = 0.2")).topology
+    assert tree.link(SiteId("edge1")) == Link(20, 100, 0.09, 0.2)
+
+
 def test_a_root_is_all_that_a_file_needs_and_the_rest_has_defaults() -> None:
     config = parse('[topology]\nroot = "cloud"')
     assert config == Config(Topology.tree(SiteId("cloud")))
@@ -137,6 +142,8 @@ def test_every_mistake_is_told_at_once_each_with_its_place() -> None:
         (TREE.replace("[sites.cloud]", "[sites.cloud]\nlatency_ms = 1"), "[sites.cloud] latency_ms: the root has no"),
         (TREE.replace('parent = "cloud"', 'parent = "edge1"'), "[sites.edge1] parent: a site is not its own parent"),
         (TREE.replace("latency_ms = 20", "latency_ms = nan"), "[sites.edge1] latency_ms: must be finite"),
+        (TREE.replace("latency_ms = 20", "latency_ms = 1\nloss = 1"), "[sites.edge1] loss: must be below 1, not 1"),
+        (TREE.replace("latency_ms = 20", "latency_ms = 1\nloss = -1"), "[sites.edge1] loss: must be finite"),
         (TREE.replace("latency_ms = 20", "latency_ms = true"), "[sites.edge1] latency_ms: must be a number, not True"),
         (TREE.replace("latency_ms = 20", "latency_ms = 1" + "0" * 400), "[sites.edge1] latency_ms: must be finite"),
         (TREE.replace("bandwidth_mbps = 100\n", ""), "[sites.edge1] bandwidth_mbps: is missing"),

@@ -88,9 +88,9 @@ def test_help_names_the_options_that_readme_uses(capsys: pytest.CaptureFixture[s
 
 def test_readme_shows_what_the_demo_prints(capsys: pytest.CaptureFixture[str]) -> None:
     """README leaves lines out at `...`; whatever it shows is there, in this order."""
-    rest = iter(printed(capsys, "demo", "--fast"))
+    rest = iter(printed(capsys, "demo", "--simulated", "--fast"))
     missing = [line for line in blocks()["One"] if line != "..." and line not in rest]
-    assert not missing, "run .venv/bin/peregrine demo --fast and copy what it prints into README"
+    assert not missing, "run .venv/bin/peregrine demo --simulated --fast and copy what it prints into README"
 
 
 def test_readme_shows_the_table_of_a_search(capsys: pytest.CaptureFixture[str]) -> None:

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from harness import AT_CLOUD, AT_EDGE2, CLOUD, EDGE1, GROUPS, OP, SINK, keys, migration, row, rows
-from peregrine.core.host import Emission, GroupEntry, Input, apply, by_group
+from peregrine.core.host import Emission, GroupEntry, Part, apply, by_group
 from peregrine.core.keyspace import KeySet, stable_hash
 from peregrine.core.mechanisms.program import On
 from peregrine.core.migrate import Role
@@ -32,16 +32,16 @@ LEDGER = Ledger(SINK)
 TUMBLING = Tumbling(SINK, OP, 100, lambda key: ("s",))
 
 
-def given(offset: int, what: Row, muted: bool = False, sample: bool = False, gate: str | None = None) -> Input:
-    return Input(offset, what, muted, sample, MigrationId(gate) if gate else None)
+def given(offset: int, what: Row, muted: bool = False, sample: bool = False, gate: str | None = None) -> Part:
+    return Part([offset], [what], muted, sample, MigrationId(gate) if gate else None)
 
 
 def run(*entries: GroupEntry, state: bytes = b"", operator: Any = LEDGER) -> tuple[list[Emission], bytes]:
     """Entries at the offsets 0, 1, 2, ... (a row has its own)."""
-    return apply(operator, state, [(e.offset if isinstance(e, Input) else i, e) for i, e in enumerate(entries)])
+    return apply(operator, state, [(e.offsets[0] if isinstance(e, Part) else i, e) for i, e in enumerate(entries)])
 
 
-def chained(*links: tuple[int, int], **flags: Any) -> list[Input]:
+def chained(*links: tuple[int, int], **flags: Any) -> list[Part]:
     """Rows (seq, prev) of a roaming source, at offsets in the order in which they are given."""
     return [given(i, row("car1", seq, prev), **flags) for i, (seq, prev) in enumerate(links)]
 
@@ -255,7 +255,7 @@ def test_keys_below_the_utility_are_shed_with_what_they_had_seen_and_keep_their_
 # --- replicas ---
 
 
-def big(count: int, start: int = 0) -> list[Input]:
+def big(count: int, start: int = 0) -> list[Part]:
     """Rows of many sources: the ledger's value grows by one entry for each, at its end."""
     return [given(i, row("car1", 0, source=f"source-{i:04}")) for i in range(start, start + count)]
 
@@ -264,7 +264,7 @@ def test_a_delta_snapshot_ships_only_chunks_that_the_place_lacks() -> None:
     """Spacker III-C1, survey IV-F: an incremental checkpoint has what has changed since the last."""
 
     def apply_small(state: bytes, *entries: GroupEntry) -> tuple[list[Emission], bytes]:
-        numbered = [(e.offset if isinstance(e, Input) else 1000, e) for e in entries]
+        numbered = [(e.offsets[0] if isinstance(e, Part) else 1000, e) for e in entries]
         return apply(LEDGER, state, numbered, chunk_bytes=64)
 
     first, state = apply_small(b"", *big(20), snapshot("car1", delta=True, static=True))
@@ -367,8 +367,9 @@ def test_each_group_gets_its_own_rows_with_their_offsets_in_log_order() -> None:
         (16, rows(row("car1", 4))),
     ]
     parts = by_group(log, {OP: GROUPS, op2: 1})
-    assert [offset for offset, _ in parts[OP, 0]] == [10, 12, 13, 16]
+    assert [offset for offset, _ in parts[OP, 0]] == [10, 13, 16]
     assert [offset for offset, _ in parts[OP, 1]] == [11, 13, 15]
     assert [offset for offset, _ in parts[OP, 2]] == [13]
     assert [offset for offset, _ in parts[op2, 0]] == [14]
-    assert [entry.muted for _, entry in parts[OP, 0] if isinstance(entry, Input)] == [True, True, False]
+    mine = [entry for _, entry in parts[OP, 0] if isinstance(entry, Part)]
+    assert [(part.offsets, part.muted) for part in mine] == [([10, 12], True), ([16], False)]

@@ -346,3 +346,20 @@ def test_a_directory_that_cannot_be_made_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(StorageError, match="file/log"):
         RecordLog(tmp_path / "file" / "log")
+
+
+def test_damage_behind_what_was_promised_is_cut_off_whatever_lies_behind_it(tmp_path: Path) -> None:
+    filled(tmp_path, 6).close()
+    (path,) = tmp_path.glob("*.log")
+    data = bytearray(path.read_bytes())
+    data[4 * SIZE + SIZE - 1] ^= 1  # the last byte of record 4; record 5 is good
+    path.write_bytes(data)
+    with pytest.raises(CorruptLog):
+        RecordLog(tmp_path, promised_end=5)
+    with RecordLog(tmp_path, promised_end=4) as log:
+        assert log.recovered is not None and all_of(log) == expected(*range(4))
+
+
+def test_the_newest_segments_that_fit_into_a_size_are_found(tmp_path: Path) -> None:
+    with filled(tmp_path, 8, 2 * SIZE) as log:  # segments begin at 0, 2, 4 and 6
+        assert [log.first_within(count * SIZE) for count in (0, 2, 3, 4, 7, 8, 100)] == [6, 6, 6, 4, 2, 0, 0]

@@ -3,7 +3,7 @@
 import random
 
 from harness import OP, keys, row, rows
-from peregrine.core.host import GroupEntry, Input, by_group
+from peregrine.core.host import GroupEntry, Part, by_group
 from peregrine.core.rows import Clock, DropKeys, Entry, length
 from peregrine.core.slices import entries_of, slices
 from peregrine.types import MigrationId, OpId, SourceId
@@ -36,8 +36,16 @@ def random_log(seed: int) -> list[tuple[int, Entry]]:
 
 def plain(entries: list[tuple[int, GroupEntry]]) -> list[tuple[int, str]]:
     return [
-        (at, f"{e.row.key}#{e.row.seq} {e.muted} {e.gate}" if isinstance(e, Input) else type(e).__name__)
+        each
         for at, e in entries
+        for each in (
+            [
+                (offset, f"{row.key}#{row.seq} {e.muted} {e.gate}")
+                for offset, row in zip(e.offsets, e.rows, strict=True)
+            ]
+            if isinstance(e, Part)
+            else [(at, type(e).__name__)]
+        )
     ]
 
 

@@ -3,7 +3,20 @@
 import msgspec
 
 from harness import row
-from peregrine.core.state import Books, KeyState, canonical, chunk_name, decode, encode, restored, waiting_row
+from peregrine.core.big_map import BigMap
+from peregrine.core.chunks import MemoryChunks, chunk_name
+from peregrine.core.large import Sizes, Spill
+from peregrine.core.state import (
+    Books,
+    KeyState,
+    canonical,
+    decode,
+    encode,
+    references,
+    restored,
+    waiting_row,
+    whole,
+)
 
 
 def test_no_state_is_no_bytes_and_back() -> None:
@@ -85,3 +98,82 @@ def test_canonical_state_knows_neither_order_nor_what_only_one_place_needs() -> 
 def test_an_empty_value_counts_as_state_only_if_the_duplicate_check_does() -> None:
     assert canonical(encode({"a": KeyState({}, Books(marks={"s": 1}))})) == {}
     assert "a" in canonical(encode({"a": KeyState(None, Books(seen={"s": 1}))}))
+
+
+# --- large values ---
+
+SMALL = Sizes(inline_bytes=256, chunk_bytes=64, bucket_bytes=128)
+
+
+def spill(store: MemoryChunks) -> Spill:
+    return Spill(store, SMALL)
+
+
+def test_a_key_that_is_not_used_is_neither_read_nor_written() -> None:
+    """Lab, State: an untouched key costs nothing."""
+    store = MemoryChunks()
+    state = encode({"large": KeyState(list(range(1000)), Books()), "small": KeyState(1, Books())}, spill(store))
+    nobody = Spill(MemoryChunks(), SMALL)  # has none of the chunks: reading one would raise
+    keys = decode(state, nobody)
+    keys["small"].value += 1
+    again = encode(keys, nobody)
+    assert canonical(again, store)["small"][0] == 2
+    assert canonical(again, store)["large"][0] == list(range(1000))
+    assert not nobody.store.chunks  # type: ignore[attr-defined]
+
+
+def test_a_batch_knows_what_it_referred_to_before_and_after() -> None:
+    store = MemoryChunks()
+    first, second = spill(store), spill(store)
+    keys = {"car1": KeyState(list(range(1000)), Books()), "car2": KeyState(BigMap({"a": "x" * 99}), Books())}
+    state = encode(keys, first)
+    assert (first.before, first.after) == (set(), set(store.chunks))
+    keys = decode(state, second)
+    keys["car1"].value = None
+    assert encode(keys, second)
+    assert second.before == first.after > second.after
+    assert references(keys) == second.after != set()
+
+
+def test_a_spilled_value_travels_as_names() -> None:
+    store = MemoryChunks()
+    ks = KeyState(list(range(1000)), Books({"s": 3}), 7)
+    image = ks.image("car1", spill=spill(store))
+    assert image.spilled and image.data == () and set(image.chunks) == set(image.stored) == set(store.chunks)
+    assert image.bytes_moved == len(image.books)
+    back = restored(image, spill(store))
+    assert (back.value, back.books, back.version) == (ks.value, ks.books, 7)
+
+
+def test_a_map_travels_as_names_inside_of_a_value_that_travels_inline() -> None:
+    store = MemoryChunks()
+    ks = KeyState({"big": BigMap({f"e{i}": "x" * 50 for i in range(8)})}, Books())
+    image = ks.image("car1", spill=spill(store))
+    assert not image.spilled and image.data and set(image.stored) == set(store.chunks)
+    back = restored(image, spill(store))
+    assert dict(back.value["big"].items()) == dict(ks.value["big"].items())
+
+
+def test_an_image_does_not_end_the_use_of_a_value() -> None:
+    """An operator may go on with its value after a snapshot: what it changes then must be written."""
+    store = MemoryChunks()
+    keys = decode(encode({"car1": KeyState({"n": 1}, Books())}), spill(store))
+    value = keys["car1"].value
+    keys["car1"].image("car1", spill=spill(store))
+    value["n"] = 2
+    assert canonical(encode(keys, spill(store)))["car1"][0] == [["n", 2]]
+
+
+def test_a_map_and_a_dict_with_the_same_content_are_the_same_state() -> None:
+    store = MemoryChunks()
+    content = {f"e{i}": [i] for i in range(100)}
+    as_map = encode({"car1": KeyState(BigMap(content), Books())}, spill(store))
+    assert canonical(as_map, store) == canonical(encode({"car1": KeyState(content, Books())}))
+
+
+def test_state_can_be_made_whole_for_those_who_have_no_store() -> None:
+    store = MemoryChunks()
+    keys = {"car1": KeyState([BigMap({"a": "x" * 999}), *range(1000)], Books()), "car2": KeyState(3, Books())}
+    state = encode(keys, spill(store))
+    assert canonical(whole(state, store)) == canonical(state, store)
+    assert references(decode(whole(state, store))) == set()

@@ -254,6 +254,12 @@ def test_a_link_has_a_latency_a_bandwidth_and_a_price_that_can_be(
         Link(latency_ms, bandwidth_mbps, price_per_gb)
 
 
+@pytest.mark.parametrize("loss", [-0.1, 1.0, math.nan])
+def test_a_link_does_not_lose_everything(loss: float) -> None:
+    with pytest.raises(ConfigurationError, match="a link with loss"):
+        Link(1, 1, loss=loss)
+
+
 def test_a_bandwidth_without_limit_is_allowed() -> None:
     assert Link(0, math.inf).bandwidth_mbps == math.inf
 

@@ -1,44 +1,52 @@
 """Runs the manager: hears the routers, steps the machine, sends its commands.
 
-Commands may be lost with a router that is down: the machine sends them again until they are answered. The manager's
-journal is not on a disk yet: it lives as long as this process.
+Commands may be lost with a router that is down: the machine sends them again until they are answered. News may be lost
+with this process: the machine asks again. What it was told and has decided is on its disk (durable_manager.py).
 """
 
+import logging
 import threading
 import time
 from collections.abc import Callable, Mapping
 from types import TracebackType
 
+from peregrine.control.durable_manager import DurableManager
+from peregrine.control.supervisor import Incident
 from peregrine.core.coordinator import Cancel, CoordinatorEffect, PlanEnded, Submit, ToRouter
 from peregrine.core.manager import Manager, ManagerEvent
-from peregrine.core.messages import Attached, Report, Stray, Tick
+from peregrine.core.messages import Attached, Reached, Report, Stray, Tick
 from peregrine.core.reconfigure import Plan
-from peregrine.errors import PeregrineError
+from peregrine.core.validity import FedKeys
+from peregrine.errors import PeregrineError, StorageError
 from peregrine.net.client import RouterClient
-from peregrine.types import SiteId
+from peregrine.types import SiteId, SourceId
 
 TICK_S = 0.2
 
-News = Report | Stray | Attached
+News = Report | Reached | Stray | Attached | Incident
+log = logging.getLogger(__name__)
 
 
 class ManagerDriver:
     def __init__(
         self,
-        manager: Manager,
+        durable: DurableManager,
         clients: Mapping[SiteId, RouterClient],
         watch: Callable[[News | PlanEnded], None] = lambda news: None,
     ) -> None:
-        self.manager = manager
+        self._durable = durable
         self._clients = clients
         self._watch = watch
-        self._ended: dict[str, PlanEnded] = {}
         self._changed = threading.Condition()
         self._stop = threading.Event()
         self._threads = [
             threading.Thread(target=self._listen, args=(site,), name=f"news-{site}", daemon=True) for site in clients
         ]
         self._threads.append(threading.Thread(target=self._tick, name="manager-tick", daemon=True))
+
+    @property
+    def manager(self) -> Manager:
+        return self._durable.machine
 
     def __enter__(self) -> "ManagerDriver":
         for thread in self._threads:
@@ -53,28 +61,39 @@ class ManagerDriver:
             thread.join(timeout=5)
 
     def submit(self, plan: Plan) -> None:
-        """Raises a PlanError, and changes nothing, if the plan cannot be carried out."""
+        """Returns when the plan is durable: it is carried out whatever dies. Raises a PlanError, and changes nothing,
+        if it cannot be."""
         self._step(Submit(plan))
 
     def cancel(self, plan_id: str) -> None:
         self._step(Cancel(plan_id))
 
+    def knows(self, plan_id: str) -> bool:
+        """Was it submitted, now or before a restart?"""
+        with self._changed:
+            return self.manager.coordinator.knows(plan_id)
+
+    def feed(self, source: SourceId, feeds: FedKeys) -> None:
+        """A source produces for these keys: plans that come are checked against it."""
+        with self._changed:
+            self._durable.feed(source, feeds)
+
     def wait(self, plan_id: str, timeout_s: float = 60.0) -> PlanEnded:
         with self._changed:
-            if not self._changed.wait_for(lambda: plan_id in self._ended, timeout_s):
-                raise PeregrineError(
-                    f"plan {plan_id!r} has not ended after {timeout_s:g} s",
-                    "look at `status` of the routers it touches",
-                )
-            return self._ended[plan_id]
+            self._changed.wait_for(lambda: self._durable.ended(plan_id) is not None, timeout_s)
+            ended = self._durable.ended(plan_id)
+        if ended is None:
+            raise PeregrineError(
+                f"plan {plan_id!r} has not ended after {timeout_s:g} s",
+                "look at `status` of the routers it touches",
+            )
+        return ended
 
     def _step(self, event: ManagerEvent) -> None:
         with self._changed:
-            effects = self.manager.step(event)
-            for effect in effects:
-                if isinstance(effect, PlanEnded):
-                    self._ended[effect.plan.id] = effect
-                    self._changed.notify_all()
+            effects = self._durable.step(event)
+            if any(isinstance(effect, PlanEnded) for effect in effects):
+                self._changed.notify_all()
         for effect in effects:
             self._perform(effect)
 
@@ -97,8 +116,17 @@ class ManagerDriver:
                 continue
             for each in news:
                 self._watch(each)
-                self._step(each)
+                if not isinstance(each, Reached):  # for observers alone
+                    self._step_if_there_is_room(each)
 
     def _tick(self) -> None:
         while not self._stop.wait(TICK_S):
-            self._step(Tick(int(time.time() * 1000)))
+            self._step_if_there_is_room(Tick(int(time.time() * 1000)))
+
+    def _step_if_there_is_room(self, event: ManagerEvent) -> None:
+        """What cannot be journaled has not been heard: the machine asks again, and sources are named again."""
+        try:
+            self._step(event)
+        except StorageError as error:
+            log.error("manager: %s", error)
+            self._stop.wait(1.0)

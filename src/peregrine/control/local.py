@@ -4,8 +4,10 @@
         device = deployment.device("car1", "edge1", roaming=True)
         deployment.submit(plan)
 
-Everything that was started ends with the `with` block, also after an error or Ctrl-C; routers end with this process
-however it ends.
+Everything that was started ends with the `with` block, also after an error or Ctrl-C; routers and Spark end with this
+process however it ends. With a `directory` that is kept, the same call goes on where the last one was, whatever killed
+it: routers on their ports, hosts from their checkpoint, plans from the manager's journal. What dies meanwhile is
+started again (supervisor.py), and `watch` is told.
 """
 
 import shutil
@@ -15,90 +17,31 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-
+from peregrine.control.claim import claimed, note
+from peregrine.control.deployment import Deployment
 from peregrine.control.driver import ManagerDriver, News
+from peregrine.control.durable_manager import DurableManager, Feeds
+from peregrine.control.hosts import ONE_SESSION, PER_SITE, check_kind, start_per_site
+from peregrine.control.routers import SupervisedRouter, neighbours_of, write_addresses
+from peregrine.control.supervisor import Supervisor
 from peregrine.core.attachments import Attachments
+from peregrine.core.chain import chained, deployed
 from peregrine.core.coordinator import PlanEnded
 from peregrine.core.keyspace import KeySet
 from peregrine.core.manager import Manager
 from peregrine.core.messages import SetOwner
 from peregrine.core.operator import Operator, OpSpec
 from peregrine.core.placement import Placement
-from peregrine.core.reconfigure import Plan
 from peregrine.core.topology import Topology
-from peregrine.core.validity import attached_producers
-from peregrine.errors import UnknownName
+from peregrine.core.validity import AttachedProducers
 from peregrine.log.record_log import Fsync
-from peregrine.net.client import RouterClient
-from peregrine.net.device import Device
-from peregrine.net.launch import RouterProcess
-from peregrine.net.protocol import Neighbour
-from peregrine.net.settings import RouterSettings, make_token
-from peregrine.proof import Lines
-from peregrine.types import OpId, PlaceId, SiteId, SourceId, site_of
+from peregrine.net.settings import RouterSettings, make_token, read_token
+from peregrine.net.tls import tls_settings
+from peregrine.types import OpId, PlaceId, site_of
 
 Initial = Sequence[tuple[OpId, KeySet, PlaceId]]
-
-
-class Deployment:
-    """What runs. Made by `local`."""
-
-    def __init__(self, topology: Topology, specs: Mapping[OpId, OpSpec], directory: Path, token: str) -> None:
-        self.topology = topology
-        self.specs = specs
-        self.directory = directory
-        self.routers: dict[SiteId, RouterProcess] = {}
-        self.clients: dict[SiteId, RouterClient] = {}
-        self.addresses: dict[SiteId, str] = {}
-        self.devices: dict[SourceId, Device] = {}
-        self.driver: ManagerDriver
-        self.spark: Any  # a SparkSession, and the query of the host: only spark/ knows their types
-        self.query: Any
-        self._token = token
-        self.feeds: dict[SourceId, tuple[tuple[OpId, KeySet], ...]] = {}
-
-    @property
-    def checkpoint(self) -> Path:
-        return self.directory / "checkpoint"
-
-    def device(self, name: str, site: str, roaming: bool = False, feeds: tuple[OpId, KeySet] | None = None) -> Device:
-        """A device at a site. `feeds` says for which operator and keys it produces: plans are checked against it."""
-        if SiteId(site) not in self.topology:
-            raise UnknownName("site", site, list(self.topology.sites))
-        source = SourceId(name)
-        if feeds is not None:
-            self.feeds[source] = (feeds,)
-        self.devices[source] = Device(source, self.addresses, SiteId(site), self._token, roaming=roaming)
-        return self.devices[source]
-
-    def submit(self, plan: Plan) -> None:
-        self.driver.submit(plan)
-
-    def wait(self, plan_id: str, timeout_s: float = 60.0) -> PlanEnded:
-        return self.driver.wait(plan_id, timeout_s)
-
-    def results(self, after: int = 0) -> tuple[pa.Table, int]:
-        """Results from a position on, and the position to read on from."""
-        return self.clients[self.topology.root].read_results(after)
-
-    def result_lines(self) -> Lines:
-        lines: Lines = {}
-        position = 0
-        while True:
-            table, after = self.results(position)
-            if after == position:
-                return lines
-            position = after
-            columns = [table.column(name).to_pylist() for name in ("op", "key", "source", "seq", "payload")]
-            for op, key, source, seq, payload in zip(*columns, strict=True):
-                lines.setdefault((op, key, source), []).append((seq, payload))
-
-    def states(self) -> list[tuple[OpId, bytes]]:
-        """The committed state of every group at every place."""
-        from peregrine.spark.host import states
-
-        return [(op, blob) for (_, op, _), blob in sorted(states(self.spark, self.checkpoint).items())]
+Watch = Callable[[News | PlanEnded], None]
+__all__ = ["local", "Deployment"]
 
 
 @contextmanager
@@ -110,47 +53,90 @@ def local(
     directory: Path | None = None,
     dwell_ms: int = 5000,
     fsync: Fsync = Fsync.GROUPED,
-    watch: Callable[[News | PlanEnded], None] = lambda news: None,
+    watch: Watch = lambda news: None,
+    tls: bool = False,
+    hosts: str = ONE_SESSION,
+    master: str | None = None,
     **router_settings: Any,
 ) -> Iterator[Deployment]:
+    """`initial` says where keys are when the deployment begins; one that goes on knows better where they are.
+
+    `tls`: with a certificate that is made for this deployment; other files can be named in the routers' settings.
+    `hosts`: "per-site" gives each site a Spark application of its own, at the given Spark `master` (hosts.py).
+    """
     with ExitStack() as stack:
+        kept = directory is not None
         if directory is None:
             directory = Path(tempfile.mkdtemp(prefix="peregrine-"))
             stack.callback(shutil.rmtree, directory, ignore_errors=True)
         directory.mkdir(parents=True, exist_ok=True)
+        stack.enter_context(claimed(directory, _own_spark()))
+        check_kind(directory, hosts)
         token_file = directory / "token"
-        deployment = Deployment(topology, specs, directory, make_token(token_file))
+        operators, specs = chained(specs, operators), deployed(specs)
+        deployment = Deployment(topology, specs, directory, _token(token_file), kept)
+        if tls:
+            router_settings |= tls_settings(directory / "tls")
         for site in topology.sites:
             settings = RouterSettings.of(
                 site, topology, specs.values(), directory / site, token_file, fsync=fsync, **router_settings
             )
-            router = RouterProcess(settings, directory / f"{site}.json", directory / f"{site}.log")
-            stack.callback(router.stop)
-            deployment.routers[site] = router
-            deployment.addresses[site] = router.address
-            deployment.clients[site] = router.client()
-            stack.callback(deployment.clients[site].close)
+            _start_router(deployment, settings, stack)
+        deployment.supervisor = stack.enter_context(Supervisor(watch))
         _join(deployment)
-        _place(deployment, initial)
-        stack.callback(_close_devices, deployment)
-        _start_hosts(deployment, operators, token_file, stack)
-        attachments = Attachments()
-        placement = Placement(topology, specs, initial)
-        producers = attached_producers(deployment.feeds, attachments)
-        manager = Manager(placement, specs, attachments, producers, dwell_ms=dwell_ms)
-        deployment.driver = stack.enter_context(ManagerDriver(manager, deployment.clients, watch))
+        durable = DurableManager(directory / "manager", _manager_of(topology, specs, dwell_ms), fsync)
+        stack.callback(durable.close)
+        if not durable.placed:
+            _place(deployment, initial)
+            durable.place(tuple(initial))
+        registry = _publish(directory, operators)
+        if hosts == PER_SITE:
+            start_per_site(deployment, registry, token_file, master, stack)
+        else:
+            _start_hosts(deployment, registry, token_file, master, stack)
+        stack.callback(deployment.close_devices)
+        deployment.driver = stack.enter_context(ManagerDriver(durable, deployment.clients, watch))
+        stack.callback(deployment.supervisor.stop)  # first of all: what ends now is to stay so
         yield deployment
 
 
+def _own_spark() -> frozenset[int]:
+    """Spark of this very process may have run this deployment before, and goes on."""
+    from peregrine.spark.query import running_jvm
+
+    pid = running_jvm()
+    return frozenset() if pid is None else frozenset({pid})
+
+
+def _token(file: Path) -> str:
+    """The one that devices in other processes have, if there was one."""
+    return read_token(file) if file.exists() and file.stat().st_size else make_token(file)
+
+
+def _manager_of(topology: Topology, specs: Mapping[OpId, OpSpec], dwell_ms: int) -> Callable[[Initial, Feeds], Manager]:
+    def make(initial: Initial, feeds: Feeds) -> Manager:
+        attachments = Attachments()
+        placement = Placement(topology, specs, initial)
+        return Manager(placement, specs, attachments, AttachedProducers(feeds, attachments), dwell_ms=dwell_ms)
+
+    return make
+
+
+def _start_router(deployment: Deployment, settings: RouterSettings, stack: ExitStack) -> None:
+    site = settings.site
+    router = SupervisedRouter(settings, deployment.directory)
+    stack.callback(router.stop)
+    deployment.supervised_routers[site] = router
+    deployment.addresses[site] = router.process.address
+    deployment.clients[site] = router.process.client()
+    stack.callback(deployment.clients[site].close)
+
+
 def _join(deployment: Deployment) -> None:
-    topology = deployment.topology
-    for child in topology.sites:
-        parent = topology.parent(child)
-        if parent is not None:
-            link = topology.link(child)
-            for near, far in ((child, parent), (parent, child)):
-                neighbour = Neighbour(deployment.addresses[far], link.latency_ms, link.bandwidth_mbps)
-                deployment.clients[near].tell_neighbours({far: neighbour})
+    write_addresses(deployment.directory, deployment.addresses)
+    for site, router in deployment.supervised_routers.items():
+        router.join(neighbours_of(site, deployment.topology, deployment.supervised_routers))
+        deployment.supervisor.watch_over(router)
 
 
 def _place(deployment: Deployment, initial: Initial) -> None:
@@ -160,26 +146,33 @@ def _place(deployment: Deployment, initial: Initial) -> None:
                 client.offer(SetOwner(op, keys, place))
 
 
-def _start_hosts(
-    deployment: Deployment, operators: Mapping[OpId, Operator], token_file: Path, stack: ExitStack
-) -> None:
-    from peregrine.spark.host import HostConfig, start
+def _publish(directory: Path, operators: Mapping[OpId, Operator]) -> Path:
     from peregrine.spark.registry import publish
+
+    registry = directory / "operators"
+    publish(registry, dict(operators))
+    return registry
+
+
+def _start_hosts(
+    deployment: Deployment, registry: Path, token_file: Path, master: str | None, stack: ExitStack
+) -> None:
+    from peregrine.spark.host import HostConfig
+    from peregrine.spark.query import HostQuery
     from peregrine.spark.session import open_session
     from peregrine.spark.worker import PlaceAddress
 
-    registry = deployment.directory / "operators"
-    publish(registry, dict(operators))
-    deployment.spark = open_session()
+    def session() -> Any:
+        deployment.spark = open_session(log_file=deployment.directory / "spark.log", master=master)
+        note(deployment.directory, _own_spark())
+        return deployment.spark
+
     places = [
         PlaceAddress(place, deployment.addresses[site])
         for site in deployment.topology.sites
         for place in deployment.topology.places(site)
     ]
-    deployment.query = start(deployment.spark, HostConfig(places, token_file, registry, deployment.checkpoint))
-    stack.callback(deployment.query.stop)
-
-
-def _close_devices(deployment: Deployment) -> None:
-    for device in deployment.devices.values():
-        device.close()
+    config = HostConfig(places, token_file, registry, deployment.checkpoint)
+    host = deployment.host = HostQuery(session, config)
+    stack.callback(host.stop)
+    deployment.supervisor.watch_over(host)

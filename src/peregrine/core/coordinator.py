@@ -118,6 +118,10 @@ class Coordinator:
                     self._send_again()
         return self._effects
 
+    def knows(self, plan_id: str) -> bool:
+        """Was it ever taken, whether it runs or has ended?"""
+        return plan_id in self._known
+
     def busy(self, op: OpId, keys: KeySet) -> bool:
         self._moving.add_op(op, keys.groups)
         return any(moving for moving, _ in self._moving.partition(op, keys))
@@ -215,7 +219,7 @@ class Coordinator:
         self._ask_again(run)
 
     def _on_report(self, report: Report) -> None:
-        run = self.running.get(_plan_of(report.migration))
+        run = self.running.get(plan_of(report.migration))
         status = None if run is None else run.status.get(report.migration)
         if run is None or status in (None, Status.DONE, Status.ABORTED):
             return
@@ -264,7 +268,7 @@ def _migration_id(run: Running, number: int) -> MigrationId:
     return MigrationId(f"{run.plan.id}.{run.stage}.{number}")
 
 
-def _plan_of(migration: MigrationId) -> str:
+def plan_of(migration: MigrationId) -> str:
     return migration.rsplit(".", 2)[0]
 
 

@@ -11,11 +11,16 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
+from msgspec import Raw
 
+from peregrine.core.keyspace import stable_hash
+from peregrine.core.large import Spill
 from peregrine.core.mechanisms.program import On
 from peregrine.core.migrate import Role
 from peregrine.core.operator import Operator, Out
 from peregrine.core.rows import (
+    ROW_SCHEMA,
     UNCHAINED,
     AskRipe,
     Clock,
@@ -29,11 +34,12 @@ from peregrine.core.rows import (
     Rows,
     StateRows,
     TakeSnapshot,
-    batch_of,
     rows_of,
 )
 from peregrine.core.state import CHUNK_BYTES, Books, GroupState, KeyState, decode, encode, restored, waiting_row
 from peregrine.types import MigrationId, OpId, site_of
+
+NEVER = -(1 << 63)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,17 +51,17 @@ class Emission:
 
 
 @dataclass(frozen=True, slots=True)
-class Input:
-    """One row of a group with its offset and the flags of the batch it came in."""
+class Part:
+    """Rows of a group, each with its offset, that came with the same flags."""
 
-    offset: int
-    row: Row
-    muted: bool
-    sample: bool
-    gate: MigrationId | None
+    offsets: list[int]
+    rows: list[Row]
+    muted: bool = False
+    sample: bool = False
+    gate: MigrationId | None = None
 
 
-GroupEntry = Input | Clock | TakeSnapshot | RestoreKeys | DropKeys | AskRipe | ForgetSent
+GroupEntry = Part | Clock | TakeSnapshot | RestoreKeys | DropKeys | AskRipe | ForgetSent
 
 
 def by_group(
@@ -65,10 +71,15 @@ def by_group(
     parts: dict[tuple[OpId, int], list[tuple[int, GroupEntry]]] = {}
     for offset, entry in entries:
         if isinstance(entry, Rows):
+            mine: dict[int, Part] = {}
             numbers = (entry.hashes % np.uint64(groups[entry.op])).tolist()
-            for i, row in enumerate(rows_of(entry.batch)):
-                given = Input(offset + i, row, entry.muted, entry.sample, entry.gate)
-                parts.setdefault((entry.op, numbers[i]), []).append((offset + i, given))
+            for i, (group, row) in enumerate(zip(numbers, rows_of(entry.batch), strict=True)):
+                part = mine.get(group)
+                if part is None:
+                    part = mine[group] = Part([], [], entry.muted, entry.sample, entry.gate)
+                    parts.setdefault((entry.op, group), []).append((offset + i, part))
+                part.offsets.append(offset + i)
+                part.rows.append(row)
         elif isinstance(entry, Clock):
             for group in entry.keys.touched_groups():
                 parts.setdefault((entry.op, group), []).append((offset, entry))
@@ -78,14 +89,18 @@ def by_group(
 
 
 def apply(
-    operator: Operator, state: bytes, entries: Iterable[tuple[int, GroupEntry]], chunk_bytes: int = CHUNK_BYTES
+    operator: Operator,
+    state: bytes,
+    entries: Iterable[tuple[int, GroupEntry]],
+    chunk_bytes: int = CHUNK_BYTES,
+    spill: Spill | None = None,
 ) -> tuple[list[Emission], bytes]:
     """Apply a group's entries in log order."""
-    work = _Work(operator, decode(state), chunk_bytes)
+    work = _Work(operator, decode(state, spill), chunk_bytes, spill)
     for offset, entry in entries:
         match entry:
-            case Input():
-                work.row(entry)
+            case Part():
+                work.rows(entry)
             case Clock():
                 work.clock(offset, entry)
             case TakeSnapshot():
@@ -101,7 +116,7 @@ def apply(
                     if key in entry.keys:
                         ks.sent.pop(entry.place, None)
     work.flush()
-    return work.emissions, encode(work.keys)
+    return work.emissions, encode(work.keys, spill)
 
 
 @dataclass(slots=True)
@@ -109,49 +124,63 @@ class _Work:
     operator: Operator
     keys: GroupState
     chunk_bytes: int
+    spill: Spill | None = None
     emissions: list[Emission] = field(default_factory=list)
     pending: list[tuple[int, Out, int]] = field(default_factory=list)  # (offset, output, created_ms)
     pending_of: tuple[OpId, MigrationId | None] | None = None
 
-    def row(self, given: Input) -> None:
-        row = given.row
-        if given.sample:
-            self.operator.on_row(row.key, None, row, {row.source: row.time_ms})
+    def rows(self, part: Part) -> None:
+        if part.sample:
+            for row in part.rows:
+                self.operator.on_row(row.key, None, row, {row.source: row.time_ms})
             return
-        ks = self.keys.get(row.key)
-        if ks is None:
-            ks = self.keys[row.key] = KeyState(None, Books())
-        if row.prev == UNCHAINED:
-            self._apply_row(ks, row, given)
-            return
-        # A roaming source's rows may come by two paths: each waits for the one before it, repeats are dropped
-        # (Falcon III-F). The flags of the row that fills the gap count, because only now are they applied.
-        seen = ks.books.seen.get(row.source, -1)
+        keys = self.keys
+        for offset, row in zip(part.offsets, part.rows, strict=True):
+            ks = keys.get(row.key)
+            if ks is None:
+                ks = keys[row.key] = KeyState(None, Books())
+            if row.prev == UNCHAINED:
+                self._apply_row(ks, row, offset, part)
+            else:
+                self._apply_chained(ks, row, offset, part)
+
+    def _apply_chained(self, ks: KeyState, row: Row, offset: int, part: Part) -> None:
+        """A roaming source's rows may come by two paths: each waits for the one before it, repeats are dropped
+        (Falcon III-F). The flags of the row that fills the gap count, because only now are they applied.
+        """
+        books = ks.books
+        seen = books.seen.get(row.source, -1)
         if row.seq <= seen:
             return
         if row.prev != seen:
-            waiting = ks.books.waiting.setdefault(row.source, [])
+            waiting = books.waiting.setdefault(row.source, [])
             if all(other[2] != row.seq for other in waiting):
                 waiting.append(waiting_row(row))
                 waiting.sort(key=lambda other: other[2])
             return
-        self._apply_row(ks, row, given)
-        waiting = ks.books.waiting.get(row.source, [])
-        while waiting and waiting[0][3] <= ks.books.seen[row.source]:
+        self._apply_row(ks, row, offset, part)
+        if row.source not in books.waiting:
+            return
+        waiting = books.waiting[row.source]
+        while waiting and waiting[0][3] <= books.seen[row.source]:
             follower = Row(*waiting.pop(0))
-            if follower.seq > ks.books.seen[row.source]:
-                self._apply_row(ks, follower, given)
+            if follower.seq > books.seen[row.source]:
+                self._apply_row(ks, follower, offset, part)
         if not waiting:
-            ks.books.waiting.pop(row.source, None)
+            books.waiting.pop(row.source, None)
 
-    def _apply_row(self, ks: KeyState, row: Row, given: Input) -> None:
+    def _apply_row(self, ks: KeyState, row: Row, offset: int, part: Part) -> None:
+        source, marks = row.source, ks.books.marks
         if row.prev != UNCHAINED:
-            ks.books.seen[row.source] = row.seq
-        ks.books.marks[row.source] = max(row.time_ms, ks.books.marks.get(row.source, row.time_ms))
-        ks.value, outs = self.operator.on_row(row.key, ks.value, row, ks.books.marks)
+            ks.books.seen[source] = row.seq
+        if row.time_ms > marks.get(source, NEVER):
+            marks[source] = row.time_ms
+        # As `ks.value`, without its cost for a key that has been used in this batch.
+        value = ks.value if type(ks.held) is Raw else ks.held
+        ks.held, outs = self.operator.on_row(row.key, value, row, marks)
         ks.version += 1
-        if not given.muted:
-            self._emit(given.offset, outs, given.gate, row.created_ms)
+        if outs and not part.muted:
+            self._emit(offset, outs, part.gate, row.created_ms)
 
     def clock(self, offset: int, clock: Clock) -> None:
         for key in [key for key in self.keys if key in clock.keys]:
@@ -172,10 +201,10 @@ class _Work:
             if ks.version < ask.shed_below:
                 shed.append((key, ks.version))
                 ks = KeyState(None, ks.books)  # the books stay: they are what keeps later rows once and in order
-            image = ks.image(key, ask.target if ask.delta else None, self.chunk_bytes)
+            image = ks.image(key, ask.target if ask.delta else None, self.chunk_bytes, self.spill)
             images.append(image)
             if ask.static:
-                ks.sent[ask.target] = list(image.chunks)
+                ks.sent[ask.target] = [] if image.spilled else list(image.chunks)
             if ask.drop:
                 del self.keys[key]
         self._send(
@@ -185,7 +214,7 @@ class _Work:
 
     def restore(self, given: RestoreKeys) -> None:
         for image in given.images:
-            there = restored(image)
+            there = restored(image, self.spill)
             if not given.marks_only:
                 self.keys[image.key] = there
                 continue
@@ -230,11 +259,18 @@ class _Work:
         if not self.pending or self.pending_of is None:
             return
         op, gate = self.pending_of
-        rows = [
-            Row(out.key, out.source, out.seq, UNCHAINED, out.time_ms, created_ms, out.payload)
-            for _, out, created_ms in self.pending
-        ]
-        offsets = np.array([offset for offset, _, _ in self.pending], np.int64)
-        self.emissions.append(Emission(offsets, Rows(op, batch_of(rows), gate=gate)))
+        offsets, outs, created = zip(*self.pending, strict=True)
+        columns = (
+            [out.key for out in outs],
+            [stable_hash(out.key) for out in outs],
+            [out.source for out in outs],
+            [out.seq for out in outs],
+            [UNCHAINED] * len(outs),
+            [out.time_ms for out in outs],
+            created,
+            [out.payload for out in outs],
+        )
+        batch = pa.record_batch([pa.array(*of) for of in zip(columns, ROW_SCHEMA.types, strict=True)], ROW_SCHEMA)
+        self.emissions.append(Emission(np.array(offsets, np.int64), Rows(op, batch, gate=gate)))
         self.pending.clear()
         self.pending_of = None

@@ -14,6 +14,7 @@ from peregrine.core.messages import (
     Abort,
     Attach,
     Begin,
+    ChunksHere,
     Committed,
     Event,
     FromHost,
@@ -23,18 +24,20 @@ from peregrine.core.messages import (
     Query,
     SetOwner,
     Tick,
+    Together,
 )
 from peregrine.core.rows import Clock, Marker, Rows, StateRows
 from peregrine.errors import CorruptMarker
 
 _PLAIN: dict[str, type[Any]] = {
-    kind.__name__: kind for kind in (Committed, Attach, Tick, SetOwner, Begin, Abort, Query, KeepReplicas)
+    kind.__name__: kind for kind in (Committed, ChunksHere, Attach, Tick, SetOwner, Begin, Abort, Query, KeepReplicas)
 }
 _encoder = msgspec.msgpack.Encoder(order="deterministic")
 _decoder = msgspec.msgpack.Decoder(tuple[str, msgspec.Raw])
 _plain = {name: msgspec.msgpack.Decoder(kind) for name, kind in _PLAIN.items()}
 _from_source = msgspec.msgpack.Decoder(tuple[str, list[tuple[int, bytes]]])
 _from_link = msgspec.msgpack.Decoder(tuple[str, int, list[bytes]])
+_together = msgspec.msgpack.Decoder(list[bytes])
 _from_host = msgspec.msgpack.Decoder(tuple[str, str, int, list[tuple[bytes, bytes]]])
 
 
@@ -47,9 +50,16 @@ def encode(event: Event) -> bytes:
             body = (neighbour, first_seq, [wire.encode(item) for item in received])
         case FromHost(place, op, group, emissions):
             body = (place, op, group, [(e.offsets.tobytes(), wire.encode(e.item)) for e in emissions])
+        case Together(events):
+            return together([encode(each) for each in events])
         case _:
             body = event
     return _encoder.encode((type(event).__name__, body))
+
+
+def together(events: list[bytes]) -> bytes:
+    """The bytes of a `Together` of events that are bytes already."""
+    return _encoder.encode((Together.__name__, events))
 
 
 def decode(data: bytes) -> Event:
@@ -66,6 +76,11 @@ def decode(data: bytes) -> Event:
             case "FromHost":
                 place, op, group, emissions = _from_host.decode(body)
                 return FromHost(place, op, group, tuple(_emission(*e) for e in emissions))  # type: ignore[arg-type]
+            case "Together":
+                events = tuple(decode(each) for each in _together.decode(body))
+                if any(isinstance(each, Together) for each in events):
+                    raise ValueError("a Together inside of another")
+                return Together(events)  # type: ignore[arg-type]
             case _ if kind in _plain:
                 event: Event = _plain[kind].decode(body)
                 return event

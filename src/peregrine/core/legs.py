@@ -12,6 +12,7 @@ router.
 from collections.abc import Mapping
 from dataclasses import replace
 
+from peregrine.core.fetching import Fetching
 from peregrine.core.keyspace import KeySet
 from peregrine.core.leg import Leg, LegBook, Ports
 from peregrine.core.mechanisms.program import Mechanism, On
@@ -30,6 +31,7 @@ class Legs:
         self.book = LegBook()
         self.halts = Halts(router)
         self.replicas = ReplicaStore()
+        self.fetching = Fetching(router, self.replicas)
         self._mechanisms = mechanisms
 
     # --- commands of the manager ---
@@ -92,13 +94,30 @@ class Legs:
             self.book.end(migration.id, role, "left")
 
     def on_state(self, state: StateRows) -> None:
+        """It waits until its chunks are here; in the meantime nobody has heard of it."""
+        if state.migration is not None and self.book.ended(state.migration.id, self._receiver(state)) is not None:
+            self.fetching.refuse(state)  # aborted meanwhile
+            return
+        self.fetching.arrive(state)
+        self.use_state()
+
+    def on_chunks(self, fetch: int, bytes_moved: int) -> None:
+        self.fetching.here(fetch, bytes_moved)
+        self.use_state()
+
+    def use_state(self) -> None:
+        while (ready := self.fetching.next_ready()) is not None:
+            self._use(ready.state, ready.bytes_moved)
+
+    def _use(self, state: StateRows, fetched_bytes: int) -> None:
         if state.migration is None:
             self.replicas.keep(state)
             return
         leg = self.book.open(state.migration, self._receiver(state))
         if leg is None:
             return  # aborted meanwhile
-        leg.moved += StateMoved(sum(image.bytes_moved for image in state.images), shed=state.shed)
+        inline_bytes = sum(image.bytes_moved for image in state.images)
+        leg.moved += StateMoved(inline_bytes + fetched_bytes, shed=state.shed)
         if state.static:
             self.replicas.keep(state)
             leg.static_missing -= state.covers
@@ -111,6 +130,8 @@ class Legs:
             leg.donated.append(state)
         self.happen(leg, On.STATE)
         if not leg.missing:
+            if leg.role is Role.TARGET:
+                self.router.reached(leg.migration.id, "restored")
             leg.catch_up_to = self.router.ends.get(leg.place, 0)
             self.happen(leg, On.COMPLETE)
             self._check_caught_up(leg)
@@ -217,6 +238,7 @@ class Legs:
     # --- what the router notices ---
 
     def on_commit(self, place: PlaceId) -> None:
+        self.fetching.on_commit(place)
         for leg in self.book:
             if leg.role is Role.TARGET and leg.migration.target == place:
                 self._check_caught_up(leg)
@@ -275,8 +297,13 @@ class Legs:
         for leg in self.book:
             leg.check()
 
+    def pinned(self) -> set[bytes]:
+        """The chunks that the collector of this site must leave alone, whatever the states of its hosts refer to."""
+        donated = {name for leg in self.book for state in leg.donated for name in state.stored}
+        return self.fetching.pinned() | self.replicas.stored() | donated
+
     def leftovers(self) -> list[str]:
-        left = self.halts.leftovers()
+        left = self.halts.leftovers() + self.fetching.leftovers()
         for leg in self.book:
             waits = f", {len(leg.held)} batches held, {len(leg.behind_gate)} behind its gate"
             left.append(f"{leg.migration.id} is open as {leg.role}{waits if leg.held or leg.behind_gate else ''}")

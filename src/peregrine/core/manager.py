@@ -40,6 +40,11 @@ class Manager:
         self.attachments = attachments
         self.mobility = Mobility(self.coordinator, attachments, dwell_ms)
 
+    @property
+    def idle(self) -> bool:
+        """Nothing runs and no key is on a trip: time alone changes nothing."""
+        return not self.coordinator.running and not self.mobility.trips
+
     def step(self, event: ManagerEvent) -> list[CoordinatorEffect]:
         """A plan of the user that cannot be carried out raises an error and changes nothing."""
         effects: list[CoordinatorEffect] = []

@@ -56,6 +56,14 @@ class Committed:
 
 
 @dataclass(frozen=True, slots=True)
+class ChunksHere:
+    """What this `Fetch` asked for is in the chunk store of this site."""
+
+    fetch: int
+    bytes_moved: int  # of chunks that were not there before
+
+
+@dataclass(frozen=True, slots=True)
 class Attach:
     """A device has connected to this site, for the `nth` time that it connects anywhere."""
 
@@ -104,8 +112,16 @@ class KeepReplicas:
     target: PlaceId
 
 
+@dataclass(frozen=True, slots=True)
+class Together:
+    """Events that came at the same time, in one record of the journal: their small batches are routed as one."""
+
+    events: "tuple[Single, ...]"
+
+
 Command = SetOwner | Begin | Abort | Query | KeepReplicas
-Event = FromSource | FromLink | FromHost | Committed | Attach | Tick | Command
+Single = FromSource | FromLink | FromHost | Committed | ChunksHere | Attach | Tick | Command
+Event = Single | Together
 
 
 # --- effects ---
@@ -145,6 +161,18 @@ class DeadLetter:
 
 
 @dataclass(frozen=True, slots=True)
+class Fetch:
+    """Bring these chunks from the store of that site into that of this one, as far as it lacks them; then `ChunksHere`.
+
+    Lost when the router stops: after a restart, what `Router.fetches` returns has to be fetched.
+    """
+
+    number: int
+    names: tuple[bytes, ...]
+    origin: SiteId
+
+
+@dataclass(frozen=True, slots=True)
 class Emitted:
     """For observers: outputs of a place passed its router (after any gate)."""
 
@@ -161,6 +189,15 @@ class Report:
     migration: MigrationId
     status: str  # begun, switched, done, aborted
     moved: StateMoved = NOTHING_MOVED
+
+
+@dataclass(frozen=True, slots=True)
+class Reached:
+    """For observers: how far a migration is. Nobody decides by it, so it may be lost; it may also come again."""
+
+    site: SiteId
+    migration: MigrationId
+    step: str  # snapshot: asked of the old place's host; sent: state has left it; restored: all is in the new one's log
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,4 +220,4 @@ class Attached:
     nth: int = 0
 
 
-Effect = Append | Send | Deliver | DeadLetter | Emitted | Report | Stray | Attached
+Effect = Append | Send | Deliver | DeadLetter | Fetch | Emitted | Report | Reached | Stray | Attached

@@ -8,12 +8,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+import msgspec
+
 from peregrine.core.rows import Row
 from peregrine.types import OpId, SourceId
 
 
-@dataclass(frozen=True, slots=True)
-class Out:
+class Out(msgspec.Struct, frozen=True, gc=False):
     """One output. It becomes a row of the operator `op`, for its key `key`."""
 
     op: OpId
@@ -50,6 +51,7 @@ class OpSpec:
     op: OpId
     groups: int
     stateless: bool = False
+    inline: bool = False  # runs within the operators that feed it (core/chain.py)
     windowed: bool = False
     roaming: bool = False  # its sources may move between sites
     ticks: bool = False  # wants the wall clock

@@ -75,7 +75,8 @@ def perform(legs: "Legs", leg: Leg, step: do.Step) -> None:
         case do.Collect():
             legs.book.end(m.id, Role.STORE, "collected")
             for state in leg.donated:
-                router.send(replace(state, dest=m.site(Role.TARGET)), m.site(Role.TARGET))
+                state = legs.fetching.depart(replace(state, dest=m.site(Role.TARGET), origin=None))
+                router.send(state, m.site(Role.TARGET))
         case do.Done():
             legs.assign(m, Local(m.target))
             legs.book.end(m.id, Role.TARGET, "done")
@@ -86,6 +87,7 @@ def perform(legs: "Legs", leg: Leg, step: do.Step) -> None:
 
 def _snapshot(legs: "Legs", leg: Leg, step: do.Snapshot, keys: KeySet) -> None:
     m = leg.migration
+    legs.router.reached(m.id, "snapshot")
     dest, shed_below = m.site(step.to), m.shed_below if step.shed else 0
     legs.router.ask(
         m.source,
@@ -115,6 +117,7 @@ def _restore(legs: "Legs", leg: Leg, marks_only: bool) -> None:
         images.setdefault(group_of(stable_hash(image.key), m.keys.groups), []).append(whole)
     for group, part in sorted(images.items()):
         legs.router.append(m.target, RestoreKeys(m.op, group, tuple(part), marks_only))
+        legs.fetching.restores(m.target, legs.router.ends[m.target] - 1, part)
 
 
 def sweep(legs: "Legs", leg: Leg) -> None:

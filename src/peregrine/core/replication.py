@@ -22,9 +22,11 @@ class Retrieval(StrEnum):
 
 def retrieval(image: KeyImage, replica: KeyImage | None) -> Retrieval:
     """How the target comes to the state that `image` names."""
-    if replica is None or not set(image.chunks) & set(replica.chunks):
+    needs = {*image.chunks, *image.stored}
+    has = set() if replica is None else {*replica.chunks, *replica.stored}
+    if not needs & has:
         return Retrieval.TRANSFER
-    return Retrieval.RELOAD if set(image.chunks) <= set(replica.chunks) else Retrieval.PATCH
+    return Retrieval.RELOAD if needs <= has else Retrieval.PATCH
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,11 +88,17 @@ class ReplicaStore:
     def get(self, op: OpId, place: PlaceId, key: str) -> KeyImage | None:
         return self._images.get((op, place, key))
 
+    def stored(self) -> set[bytes]:
+        """The chunks in the store of the site that replicas name."""
+        return {name for image in self._images.values() for name in image.stored}
+
     def discard(self, op: OpId, place: PlaceId, keys: KeySet) -> None:
         for at in [at for at in self._images if at[:2] == (op, place) and at[2] in keys]:
             del self._images[at]
 
     def _whole(self, op: OpId, place: PlaceId, image: KeyImage) -> KeyImage | None:
+        if image.spilled:
+            return image
         data = dict(image.data)
         replica = self._images.get((op, place, image.key))
         if replica is not None:

@@ -6,9 +6,11 @@ never knows where its consumer runs (Shepherd IV-A, Falcon III-C). What a migrat
 `core/legs.py`. A router never runs user code and never reads a clock.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
+from itertools import groupby
 
+from peregrine.core.gather import gathered
 from peregrine.core.intake import Intake, RouterConfig
 from peregrine.core.keyspace import KeySet
 from peregrine.core.legs import Legs
@@ -18,32 +20,50 @@ from peregrine.core.messages import (
     Attach,
     Attached,
     Begin,
+    ChunksHere,
     Committed,
     DeadLetter,
     Deliver,
     Effect,
     Emitted,
     Event,
+    Fetch,
     FromHost,
     FromLink,
     FromSource,
     KeepReplicas,
     Query,
+    Reached,
     Report,
     Send,
     SetOwner,
+    Single,
     Stray,
     Tick,
+    Together,
 )
 from peregrine.core.migrate import Role
 from peregrine.core.replication import NOTHING_MOVED, StateMoved
 from peregrine.core.routes import Down, InLeg, Local, Route, Sink, Up
-from peregrine.core.rows import ROW_SCHEMA, Clock, Entry, Item, Marker, Rows, TakeSnapshot, length
+from peregrine.core.rows import (
+    ROW_SCHEMA,
+    ChunksTaken,
+    Clock,
+    Entry,
+    Item,
+    Marker,
+    Rows,
+    StateRows,
+    TakeSnapshot,
+    length,
+)
 from peregrine.core.rules import RuleTable, split
 from peregrine.errors import ProtocolError
 from peregrine.types import MigrationId, OpId, PlaceId, SiteId, SourceId, site_of
 
 SAY_AGAIN_MS = 1000
+
+Way = None | SiteId | tuple[PlaceId, OpId]  # from a device, from a neighbour, from a host
 
 
 class Router:
@@ -79,25 +99,52 @@ class Router:
 
     def step(self, event: Event) -> list[Effect]:
         """An event that this router cannot make sense of raises an error and changes nothing."""
-        self.intake.vet(event)
+        events = event.events if isinstance(event, Together) else (event,)
+        for each in events:
+            self.intake.vet(each)
         self._effects = []
+        for has_items, run in groupby(events, lambda each: isinstance(each, FromSource | FromLink | FromHost)):
+            if has_items:
+                for way, item in gathered(entered for each in run for entered in self._enter(each)):
+                    self._go_on(way, item)
+            else:
+                for each in run:
+                    self._obey(each)
+        return self._effects
+
+    def _enter(self, event: Single) -> Iterator[tuple[Way, Item]]:
+        """What of an event is new here, and by which way it came."""
         match event:
-            case FromSource():
-                self._heard[event.source] = None
+            case FromSource(source):
+                self._heard[source] = None
                 for produced in self.intake.from_source(event):
-                    self._from_device(event.source, produced)
+                    if isinstance(produced, Rows) and not produced.batch.schema.equals(ROW_SCHEMA):
+                        columns = ", ".join(ROW_SCHEMA.names)
+                        self.dead_letter(f"rows of source {source} do not have the columns {columns}", produced)
+                    else:
+                        yield None, produced
             case FromLink(neighbour):
                 for item in self.intake.from_link(event):
-                    self.receive(item, neighbour)
+                    yield neighbour, item
             case FromHost(place, op):
                 for output in self.intake.from_host(event):
-                    if isinstance(output, Rows):
-                        self.legs.output(place, op, output)
-                    else:
-                        self.receive(output, None)
+                    yield (place, op), output
+
+    def _go_on(self, way: Way, item: Item) -> None:
+        if isinstance(way, tuple) and isinstance(item, Rows):
+            self.legs.output(*way, item)
+        else:
+            if isinstance(way, tuple) and isinstance(item, StateRows) and item.migration is not None:
+                self.reached(item.migration.id, "sent")
+            self.receive(item, way if isinstance(way, str) else None)
+
+    def _obey(self, event: Single) -> None:
+        match event:
             case Committed(place, offset):
                 self.commits[place] = max(offset, self.commits.get(place, 0))
                 self.legs.on_commit(place)
+            case ChunksHere(fetch, bytes_moved):
+                self.legs.on_chunks(fetch, bytes_moved)
             case Attach(source, nth):
                 self._attached[source] = nth
                 self._effects.append(Attached(self.site, source, self.now_ms, nth))
@@ -114,7 +161,6 @@ class Router:
                 self.legs.abort(migration)
             case Query(migration):
                 self.legs.tell_status(migration)
-        return self._effects
 
     # --- what the outside may ask ---
 
@@ -134,6 +180,13 @@ class Router:
     def acked_link(self, neighbour: SiteId) -> int:
         return self.intake.acked_link(neighbour)
 
+    def fetches(self) -> list[Fetch]:
+        """What has been asked for and has not come: to be performed again after a restart."""
+        return self.legs.fetching.pending()
+
+    def pinned(self) -> set[bytes]:
+        return self.legs.pinned()
+
     def check(self) -> None:
         """Invariants that hold after every step."""
         for place, offset in self.commits.items():
@@ -145,12 +198,6 @@ class Router:
         return self.legs.leftovers()
 
     # --- events ---
-
-    def _from_device(self, source: SourceId, item: Rows | Clock) -> None:
-        if isinstance(item, Rows) and not item.batch.schema.equals(ROW_SCHEMA):
-            self.dead_letter(f"rows of source {source} do not have the columns {', '.join(ROW_SCHEMA.names)}", item)
-        else:
-            self.route(item)
 
     def _on_tick(self, now_ms: int) -> None:
         self.now_ms = max(now_ms, self.now_ms)
@@ -193,12 +240,16 @@ class Router:
         """An item from a neighbour or from a host of this site."""
         if isinstance(item, Marker) and item.moves:
             self.legs.learn_owner(item.migration)
+        if isinstance(item, StateRows) and item.origin is None:
+            item = self.legs.fetching.depart(item)
         if item.dest is not None and item.dest != self.site:
             self.send(item, item.dest)
         elif isinstance(item, Rows | Clock):
             self.route(item if item.dest is None else replace(item, dest=None), via)
         elif isinstance(item, Marker):
             self.legs.on_marker(item)
+        elif isinstance(item, ChunksTaken):
+            self.legs.fetching.taken(item.pin)
         else:
             self.legs.on_state(item)
 
@@ -288,6 +339,12 @@ class Router:
 
     def report(self, migration: MigrationId, status: str, moved: StateMoved = NOTHING_MOVED) -> None:
         self._effects.append(Report(self.site, migration, status, moved))
+
+    def fetch(self, fetch: Fetch) -> None:
+        self._effects.append(fetch)
+
+    def reached(self, migration: MigrationId, step: str) -> None:
+        self._effects.append(Reached(self.site, migration, step))
 
     def protocol_error(self, what: str) -> ProtocolError:
         return ProtocolError(f"router {self.site}: {what}", "this is a bug: keep the journal and replay it")

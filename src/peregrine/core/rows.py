@@ -8,8 +8,8 @@ there is no other way for one component to tell another.
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
@@ -40,8 +40,7 @@ UNCHAINED = -2  # `prev` of a row whose source stays where it is: its path alone
 Hashes = npt.NDArray[np.uint64]
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
+class Row(msgspec.Struct, frozen=True, gc=False):
     """One row by itself, as operators see it. (source, seq) is its identity.
 
     `prev` is the seq of the row before it from the same source for the same operator and key. A source that roams
@@ -117,7 +116,8 @@ class Marker:
 class KeyImage:
     """The state of one key: what is small travels inline, its value in content-addressed chunks.
 
-    `data` has only the chunks that the receiver lacks; `chunks` names all of them in order.
+    `chunks` names the chunks of the value in order. `data` has those that the receiver lacks, unless the value has
+    spilled: then its chunks, like the buckets of maps in a value, stay in chunk stores, and are fetched from there.
     """
 
     key: str
@@ -125,6 +125,8 @@ class KeyImage:
     books: bytes  # duplicate check, rows that wait for an earlier one, watermarks
     chunks: tuple[bytes, ...]
     data: tuple[tuple[bytes, bytes], ...]
+    stored: tuple[bytes, ...] = ()  # what must be in the chunk store of a site before a host there can use the image
+    spilled: bool = False  # `chunks` are among them
 
     @property
     def bytes_moved(self) -> int:
@@ -143,9 +145,23 @@ class StateRows:
     migration: Migration | None = None  # None: a replica that is kept fresh
     static: bool = False
     shed: tuple[tuple[str, int], ...] = ()  # (key, rows that its lost value had seen)
+    origin: SiteId | None = None  # whose chunk store has what the images name: the site that keeps it until...
+    pin: int = 0  # ...it is told, under this number, that the chunks have been taken
+
+    @property
+    def stored(self) -> tuple[bytes, ...]:
+        return tuple(dict.fromkeys(name for image in self.images for name in image.stored))
 
 
-Item = Rows | Clock | Marker | StateRows
+@dataclass(frozen=True, slots=True)
+class ChunksTaken:
+    """To the site that has kept chunks for state on its way: nobody will fetch them any more."""
+
+    dest: SiteId
+    pin: int
+
+
+Item = Rows | Clock | Marker | StateRows | ChunksTaken
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,8 +239,7 @@ def batch_of(rows: Sequence[Row]) -> pa.RecordBatch:
 
 
 def rows_of(batch: pa.RecordBatch) -> list[Row]:
-    columns: list[list[Any]] = [batch.column(i).to_pylist() for i in (0, 2, 3, 4, 5, 6, 7)]
-    return [Row(*values) for values in zip(*columns, strict=True)]
+    return list(map(Row, *(batch.column(i).to_pylist() for i in (0, 2, 3, 4, 5, 6, 7))))
 
 
 def concat(batches: Iterable[pa.RecordBatch]) -> pa.RecordBatch:

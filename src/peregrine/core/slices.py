@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from peregrine.core import wire
-from peregrine.core.host import GroupEntry, Input
+from peregrine.core.host import GroupEntry, Part
 from peregrine.core.rows import Clock, Control, Entry, Rows, concat, rows_of
 from peregrine.core.rules import split
 from peregrine.types import OpId
@@ -73,7 +73,6 @@ def entries_of(parts: Iterable[tuple[int, bytes, bytes]]) -> Iterator[tuple[int,
         numbers = np.frombuffer(offsets, np.int64).tolist()
         entry = wire.decode_entry(body)
         if isinstance(entry, Rows):
-            for offset, row in zip(numbers, rows_of(entry.batch), strict=True):
-                yield offset, Input(offset, row, entry.muted, entry.sample, entry.gate)
+            yield numbers[0], Part(numbers, rows_of(entry.batch), entry.muted, entry.sample, entry.gate)
         else:
             yield numbers[0], entry

@@ -88,6 +88,11 @@ class Source:
         self._on_its_way = None
 
     @property
+    def next_seq(self) -> int:
+        """How many rows and heartbeats it has numbered so far."""
+        return self._next_seq
+
+    @property
     def backlog_rows(self) -> int:
         return len(self._kept)
 

@@ -28,6 +28,7 @@ class Link:
     latency_ms: float
     bandwidth_mbps: float
     price_per_gb: float = 0.0
+    loss: float = 0.0  # the chance that a frame is lost and has to be sent again
 
     def __post_init__(self) -> None:
         # Written so that NaN fails too. An infinite bandwidth is a link without a limit.
@@ -37,6 +38,8 @@ class Link:
             raise ConfigurationError(f"a link with bandwidth_mbps {self.bandwidth_mbps}", "give a bandwidth above 0")
         if not 0 <= self.price_per_gb < math.inf:
             raise ConfigurationError(f"a link with price_per_gb {self.price_per_gb}", "give a price of 0 or more")
+        if not 0 <= self.loss < 1:
+            raise ConfigurationError(f"a link with loss {self.loss}", "give a share of frames, from 0 to below 1")
 
 
 Edge: TypeAlias = tuple[SiteId, SiteId, Link]

@@ -37,6 +37,8 @@ def undo(legs: "Legs", leg: Leg, marker: Marker) -> None:
             _undone(legs, leg)
         case On.ABORT, Role.TARGET:
             legs.replicas.discard(m.op, m.target, m.keys)
+            legs.fetching.give_up(m.id)
+            legs.use_state()
             router.ask(m.target, m.keys, lambda group, part: DropKeys(m.op, group, part))
             _undone(legs, leg)
         case On.UNDONE, Role.ANCHOR:

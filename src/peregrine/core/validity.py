@@ -16,19 +16,22 @@ from peregrine.errors import OverlapError, PlanError, UnknownName
 from peregrine.types import OpId, SiteId, SourceId, site_of
 
 Producers = Callable[[OpId, KeySet], Iterable[tuple[str, SiteId]]]
-Feeds = Mapping[SourceId, tuple[tuple[OpId, KeySet], ...]]  # for which operators and keys each source produces
+FedKeys = tuple[tuple[OpId, KeySet], ...]
+Feeds = Mapping[SourceId, FedKeys]  # for which operators and keys each source produces
 
 
-def attached_producers(feeds: Feeds, attachments: Attachments) -> Producers:
+class AttachedProducers:
     """The sources that produce for some keys, each where it is attached at the time of the question."""
 
-    def producers(op: OpId, keys: KeySet) -> Iterator[tuple[str, SiteId]]:
-        for source, fed in feeds.items():
-            at = attachments.at(source)
+    def __init__(self, feeds: Feeds, attachments: Attachments) -> None:
+        self._feeds = feeds
+        self._attachments = attachments
+
+    def __call__(self, op: OpId, keys: KeySet) -> Iterator[tuple[str, SiteId]]:
+        for source, fed in self._feeds.items():
+            at = self._attachments.at(source)
             if at is not None and any(mine == op and not its_keys.isdisjoint(keys) for mine, its_keys in fed):
                 yield source, at
-
-    return producers
 
 
 class Validity:

@@ -13,6 +13,7 @@ import pyarrow as pa
 from peregrine.core.rows import (
     ROW_SCHEMA,
     AskRipe,
+    ChunksTaken,
     Clock,
     DropKeys,
     Entry,
@@ -36,6 +37,7 @@ _KINDS: dict[bytes, type[Any]] = {
     b"D": DropKeys,
     b"A": AskRipe,
     b"F": ForgetSent,
+    b"K": ChunksTaken,
 }
 _KIND_OF = {of: kind for kind, of in _KINDS.items()}
 _encoder = msgspec.msgpack.Encoder(order="deterministic")
@@ -101,7 +103,7 @@ def _corrupt(message: bytes, why: str) -> CorruptMarker:
 def decode_item(message: bytes) -> Item:
     """What one router sent to another."""
     found = decode(message)
-    if not isinstance(found, Rows | Clock | Marker | StateRows):
+    if not isinstance(found, Rows | Clock | Marker | StateRows | ChunksTaken):
         raise _corrupt(message, f"a {type(found).__name__} does not travel between routers")
     return found
 
@@ -109,6 +111,6 @@ def decode_item(message: bytes) -> Item:
 def decode_entry(message: bytes) -> Entry:
     """What lies in the log of a host."""
     found = decode(message)
-    if isinstance(found, Marker | StateRows):
+    if isinstance(found, Marker | StateRows | ChunksTaken):
         raise _corrupt(message, f"a {type(found).__name__} does not lie in the log of a host")
     return found

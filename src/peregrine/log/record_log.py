@@ -32,8 +32,18 @@ class Fsync(StrEnum):
 
 
 class RecordLog:
-    def __init__(self, directory: Path, segment_bytes: int = 64 << 20, fsync: Fsync = Fsync.GROUPED) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        segment_bytes: int = 64 << 20,
+        fsync: Fsync = Fsync.GROUPED,
+        promised_end: int | None = None,
+    ) -> None:
+        """`promised_end`: records from this position on can be made again. Damage there is cut off, whatever lies
+        behind it; without it only a torn tail is.
+        """
         self.directory = directory
+        self._promised_end = promised_end
         self.recovered: str | None = None
         """What opening had to cut off, if anything."""
         self._segment_bytes = segment_bytes
@@ -70,6 +80,17 @@ class RecordLog:
     def size_bytes(self) -> int:
         with self._lock:
             return sum(segment.size for segment in self._segments)
+
+    def first_within(self, max_bytes: int) -> int:
+        """The position from which on there are at most so many bytes, in whole segments; the last one always counts."""
+        with self._lock:
+            size, first = 0, self._segments[-1].base
+            for segment in reversed(self._segments):
+                size += segment.size
+                if size > max_bytes:
+                    break
+                first = segment.base
+            return first
 
     def append(self, position: int, record: bytes, length: int = 1) -> None:
         assert length > 0, "a record takes at least one position"
@@ -242,7 +263,8 @@ class RecordLog:
         """Cuts off what follows the last good record, unless a good one lies behind: then it is no torn tail."""
         what = f"{segment.path} is damaged at byte {segment.size}, position {segment.end}"
         lost_bytes = len(rest)
-        for data in (rest, *(memoryview(path.read_bytes()) for path in later)):
+        promised = self._promised_end is None or segment.end < self._promised_end
+        for data in (rest, *(memoryview(path.read_bytes()) for path in later)) if promised else ():
             behind = find_record(data, segment.end)
             if behind is not None:
                 raise CorruptLog(

@@ -6,17 +6,20 @@ after an error. Threads may share one.
 """
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from urllib.parse import quote
 
 import msgspec
 import pyarrow as pa
 import pyarrow.flight as flight
 
 from peregrine.core import journal
-from peregrine.core.messages import Event, FromSource
+from peregrine.core.messages import FromSource, Single
+from peregrine.errors import PeregrineError
 from peregrine.net import protocol
-from peregrine.net.faults import told_by_the_router
+from peregrine.net.faults import Told, as_it_was, told_by_the_router
 from peregrine.net.protocol import Neighbour, News, Status, Ticket
+from peregrine.net.tls import client_options, where
 from peregrine.types import PlaceId, SiteId
 
 CALL_S = 30.0
@@ -26,11 +29,16 @@ _OPTIONS = [  # a router that was restarted is found again at once, not after gR
     ("grpc.enable_http_proxy", 0),
 ]
 
+_answers = msgspec.msgpack.Decoder(list[tuple[int | None, Told | None]])
+
 
 class RouterClient:
-    def __init__(self, address: str, token: str, timeout_s: float = CALL_S) -> None:
-        """`address` is `host:port`."""
+    def __init__(self, address: str, token: str, timeout_s: float = CALL_S, site: SiteId | None = None) -> None:
+        """`address` is `host:port`, with TLS as net/tls.py writes it. With a `site`, a router of another one that is
+        found there is not talked to.
+        """
         self.address = address
+        self.site = site
         self._token = token
         self._timeout_s = timeout_s
         self._lock = threading.Lock()
@@ -38,13 +46,26 @@ class RouterClient:
 
     # --- handing over ---
 
-    def offer(self, event: Event) -> int | None:
+    def offer(self, event: Single) -> int | None:
         """Returns when the event is durable. For rows of a source: the last of its rows that is safe there.
 
         Raises `Busy` for rows of a source while the router's hosts are too far behind.
         """
         answer = self._act(protocol.OFFER, journal.encode(event))
         return msgspec.msgpack.decode(answer, type=int) if isinstance(event, FromSource) else None
+
+    def offer_all(self, events: Sequence[Single]) -> list[int | PeregrineError | None]:
+        """As `offer` for each of them, in one call: the answer to each, or the error that it would have raised."""
+        answer = self._act(protocol.OFFERS, protocol.encode([journal.encode(event) for event in events]))
+        return [as_it_was(fault) if fault is not None else acked for acked, fault in _answers.decode(answer)]
+
+    def advance(self, committed: Mapping[PlaceId, int], wait_s: float = 0.0) -> dict[str, int]:
+        """A host tells how far it has durably applied the logs of its places; returns where each of them ends.
+
+        With `wait_s`, one that has applied everything waits a little for more.
+        """
+        answer = self._act(protocol.ADVANCE, protocol.encode((dict(committed), wait_s)))
+        return msgspec.msgpack.decode(answer, type=dict[str, int])
 
     def frame(self, neighbour: SiteId, first_seq: int, messages: list[bytes]) -> int:
         """Items of a neighbouring router as core/wire.py writes them; returns the last that is safe there."""
@@ -63,9 +84,12 @@ class RouterClient:
         """Slices (`SLICE_SCHEMA`) of whole entries from `offset` on, and the offset to read on from."""
         return self._get(Ticket(protocol.LOG, place, offset, max_rows))
 
-    def read_results(self, position: int, max_rows: int = 100_000) -> tuple[pa.Table, int]:
-        """`RESULT_SCHEMA`: what landed in sinks here, in the order in which it landed."""
-        return self._get(Ticket(protocol.RESULTS, "", position, max_rows))
+    def read_results(self, position: int, max_rows: int = 100_000, wait_s: float = 0.0) -> tuple[pa.Table, int]:
+        """`RESULT_SCHEMA`: what landed in sinks here, in the order in which it landed.
+
+        When there is nothing new it is waited for, `wait_s` at most.
+        """
+        return self._get(Ticket(protocol.RESULTS, "", position, max_rows, wait_s))
 
     def read_dead(self, position: int, max_rows: int = 1000) -> tuple[pa.Table, int]:
         """`DEAD_SCHEMA`: what could not be routed, and why."""
@@ -93,31 +117,34 @@ class RouterClient:
     def __exit__(self, *exc: object) -> None:
         self.close()
 
-    def __getstate__(self) -> tuple[str, str, float]:
-        return self.address, self._token, self._timeout_s
+    def __getstate__(self) -> tuple[str, str, float, SiteId | None]:
+        return self.address, self._token, self._timeout_s, self.site
 
-    def __setstate__(self, state: tuple[str, str, float]) -> None:
+    def __setstate__(self, state: tuple[str, str, float, SiteId | None]) -> None:
         self.__init__(*state)  # type: ignore[misc]
 
     # --- calls ---
 
     def _act(self, name: str, body: bytes) -> bytes:
-        with told_by_the_router(self.address):
+        with told_by_the_router(where(self.address)):
             results = list(self._connected().do_action((name, body), self._options()))
         return bytes(results[0].body.to_pybytes()) if results else b""
 
     def _get(self, ticket: Ticket) -> tuple[pa.Table, int]:
-        with told_by_the_router(self.address):
+        with told_by_the_router(where(self.address)):
             reader = self._connected().do_get(flight.Ticket(protocol.encode(ticket)), self._options())
             table = reader.read_all()
         return table, protocol.next_of(table.schema)
 
     def _options(self) -> flight.FlightCallOptions:
-        header = (b"authorization", f"Bearer {self._token}".encode())
-        return flight.FlightCallOptions(timeout=self._timeout_s, headers=[header])
+        headers = [(b"authorization", f"Bearer {self._token}".encode())]
+        if self.site is not None:
+            headers.append((protocol.SITE.encode(), quote(self.site).encode()))
+        return flight.FlightCallOptions(timeout=self._timeout_s, headers=headers)
 
     def _connected(self) -> flight.FlightClient:
         with self._lock:
             if self._connection is None:
-                self._connection = flight.FlightClient(f"grpc://{self.address}", generic_options=_OPTIONS)
+                location, tls = client_options(self.address)
+                self._connection = flight.FlightClient(location, generic_options=_OPTIONS, **tls)
             return self._connection

@@ -13,12 +13,13 @@ from pathlib import Path
 
 import msgspec
 
-from peregrine.core.messages import Attach
+from peregrine.core.messages import Attach, Single
 from peregrine.core.source import Reading, Source
 from peregrine.errors import ConfigurationError, PeregrineError, StorageError, Unreachable
 from peregrine.log.record_log import Fsync, RecordLog
 from peregrine.net import snapshots
 from peregrine.net.client import RouterClient
+from peregrine.net.uplink import Uplinks
 from peregrine.types import OpId, SiteId, SourceId
 
 BACK_OFF_S = (0.02, 1.0)
@@ -58,16 +59,19 @@ class Device:
         batch_rows: int = 1000,
         linger_ms: float = 10.0,
         fsync: Fsync = Fsync.GROUPED,
+        uplinks: Uplinks | None = None,
     ) -> None:
         """`addresses` is looked up for each connection, so that it may change. A device that comes back from its
-        directory is where it was last; `site` is for the first time.
+        directory is where it was last; `site` is for the first time. Devices of one process may share `uplinks`.
         """
         self._addresses = addresses
         self._token = token
         self._max_waiting_rows = max_waiting_rows
         self._batch_rows = batch_rows
         self._directory = directory
-        self._linger_s = linger_ms / 1000  # a row waits for others: a call for each costs more
+        # A row waits for others: a call for each costs more. It need not wait here and in an uplink.
+        self._linger_s = 0.0 if uplinks is not None else linger_ms / 1000
+        self._uplinks = uplinks
         self._journal: RecordLog | None = None
         self._journal_bytes = 0
         self._source = Source(source, site, roaming, batch_rows)
@@ -120,6 +124,12 @@ class Device:
             return self._stir.wait_for(lambda: not self._source.backlog_rows and self._attached, timeout_s)
 
     @property
+    def taken(self) -> int:
+        """Readings so far, in all its lives. One that comes back from its directory goes on with the reading of this
+        number: what it took later died with it, unsent."""
+        return self._source.next_seq
+
+    @property
     def backlog_rows(self) -> int:
         return self._source.backlog_rows
 
@@ -133,7 +143,7 @@ class Device:
             self._stopping = True
             self._stir.notify_all()
         self._thread.join(CALL_S + 1)
-        if self._client is not None:
+        if self._client is not None and self._uplinks is None:
             self._client.close()
         if self._journal is not None:
             self._journal.close()
@@ -206,19 +216,24 @@ class Device:
             self._journal.sync()
         client = self._connected(site)
         if not attached:
-            client.offer(Attach(self._source.id, nth))
+            self._offer(client, Attach(self._source.id, nth))
             with self._stir:
                 self._attached = self._attached or nth == self._source.moves
                 self._stir.notify_all()
             return True
         if batch is None:
             return False
-        acked = client.offer(batch)
+        acked = self._offer(client, batch)
         with self._stir:
             if nth == self._source.moves and acked is not None:
                 self._take(_Acked(acked))
                 self._cut_journal()
         return True
+
+    def _offer(self, client: RouterClient, event: Single) -> int | None:
+        if self._uplinks is None:
+            return client.offer(event)
+        return self._uplinks.offer(client, event)
 
     def _cut_journal(self) -> None:
         if self._journal is None or self._directory is None or self._journal_bytes < SNAPSHOT_BYTES:
@@ -231,8 +246,10 @@ class Device:
 
     def _connected(self, site: SiteId) -> RouterClient:
         address = self._addresses[site]
-        if self._client is None or self._client.address != address:
+        if self._uplinks is not None:
+            self._client = self._uplinks.client(address, self._token, site)
+        elif self._client is None or (self._client.address, self._client.site) != (address, site):
             if self._client is not None:
                 self._client.close()
-            self._client = RouterClient(address, self._token, CALL_S)
+            self._client = RouterClient(address, self._token, CALL_S, site)
         return self._client

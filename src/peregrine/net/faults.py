@@ -15,7 +15,8 @@ from peregrine import errors
 from peregrine.errors import Busy, PeregrineError, ProtocolError, TransportError, Unauthorized, Unreachable
 
 BUSY = "busy"
-_decoder = msgspec.msgpack.Decoder(tuple[list[str], str, str])
+Told = tuple[list[str], str, str]  # an error as it travels: its kinds, what it says, its remedy
+_decoder = msgspec.msgpack.Decoder(Told)
 
 
 @contextmanager
@@ -26,8 +27,7 @@ def told_to_the_client() -> Iterator[None]:
     except Busy as error:
         raise flight.FlightUnavailableError(BUSY) from error
     except PeregrineError as error:
-        kinds = [kind.__name__ for kind in type(error).__mro__]
-        raise flight.FlightServerError(error.what, msgspec.msgpack.encode((kinds, error.what, error.remedy))) from error
+        raise flight.FlightServerError(error.what, msgspec.msgpack.encode(told(error))) from error
 
 
 @contextmanager
@@ -55,11 +55,19 @@ def told_by_the_router(address: str) -> Iterator[None]:
         ) from error
 
 
+def told(error: PeregrineError) -> Told:
+    return [kind.__name__ for kind in type(error).__mro__], error.what, error.remedy
+
+
 def _as_it_was(address: str, error: flight.FlightServerError) -> PeregrineError:
     try:
-        kinds, what, remedy = _decoder.decode(error.extra_info or b"")
+        return as_it_was(_decoder.decode(error.extra_info or b""))
     except msgspec.DecodeError:
         return TransportError(f"the router at {address}: {_first_line(error)}", "its log tells more")
+
+
+def as_it_was(told: Told) -> PeregrineError:
+    kinds, what, remedy = told
     for name in kinds:
         kind = getattr(errors, name, None)
         # A kind that builds its own text (UnknownName) arrives as the nearest one above it that does not.
@@ -69,7 +77,21 @@ def _as_it_was(address: str, error: flight.FlightServerError) -> PeregrineError:
     return ProtocolError(what, remedy)
 
 
-def _unreachable(address: str, error: Exception) -> Unreachable:
+def _unreachable(address: str, error: Exception) -> TransportError:
+    said = str(error)
+    if "certificate verify failed" in said:
+        return Unauthorized(
+            f"the router at {address} has a certificate that the given CA has not signed: {_first_line(error)}",
+            "name the CA of this router's deployment (ca=)",
+        )
+    if "wrong version number" in said:
+        return Unauthorized(f"the router at {address} speaks no TLS", "leave out ca= in its address")
+    if "Socket closed" in said and "failed to connect" in said:
+        return Unreachable(
+            f"the router at {address} hung up before a word was said: {_first_line(error)}",
+            "if it speaks TLS, say whom to trust in its address (ca=), and who you are if it asks (cert=, key=); "
+            "otherwise try again",
+        )
     return Unreachable(
         f"the router at {address} does not answer: {_first_line(error)}",
         "see that its process runs; then send again, what it has seen it recognises",

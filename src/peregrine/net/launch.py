@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import IO
 
 from peregrine.errors import Unreachable
+from peregrine.net.addresses import HERE
 from peregrine.net.client import RouterClient
 from peregrine.net.settings import RouterSettings, read_token
 
@@ -20,21 +21,26 @@ class RouterProcess:
 
     def __init__(self, settings: RouterSettings, settings_file: Path, log_file: Path) -> None:
         self.settings = settings
+        self._settings_file = settings_file
         self._log_file = log_file
         settings.save(settings_file)
-        with open(log_file, "ab") as log:
+        self._start()
+
+    def _start(self) -> None:
+        with open(self._log_file, "ab") as log:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "peregrine.net.router_process", "--config", str(settings_file)],
+                [sys.executable, "-m", "peregrine.net.router_process", "--config", str(self._settings_file)],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log,
+                process_group=0,  # Ctrl-C is for the one who started it, who then ends this one in order
             )
         try:
             self.port = self._wait_ready()
         except BaseException:
             self.kill()
             raise
-        self.address = f"127.0.0.1:{self.port}"
+        self.address = self.settings.reach(f"{HERE}:{self.port}")
 
     def _wait_ready(self) -> int:
         out: IO[bytes] | None = self._process.stdout
@@ -51,7 +57,7 @@ class RouterProcess:
         return self._log_file.read_text(errors="replace")[-2000:]
 
     def client(self, timeout_s: float = 30.0) -> RouterClient:
-        return RouterClient(self.address, read_token(Path(self.settings.token_file)), timeout_s)
+        return RouterClient(self.address, read_token(Path(self.settings.token_file)), timeout_s, self.settings.site)
 
     @property
     def pid(self) -> int:
@@ -74,6 +80,12 @@ class RouterProcess:
         """As a crash would."""
         self._process.kill()
         self._reap()
+
+    def restart(self) -> None:
+        """From its directory, with the same settings; at the same port, unless somebody else has it by now."""
+        if self.alive:
+            self.stop()
+        self._start()
 
     def _reap(self) -> None:
         self._process.wait()

@@ -1,36 +1,31 @@
 """The sending end of a link, on a disk: what the out-log holds goes to the neighbour in order, from what it lacks on.
 
 Nothing is forgotten here: after a break, a restart of either side or a refusal, the neighbour is asked what it has, and
-sending begins again behind that (core/link.py, with a log instead of a memory). Emulation of a slow link is a delay
-line: each frame is delivered when it would have arrived, and the next ones are on their way meanwhile.
+sending begins again behind that (core/link.py, with a log instead of a memory). How a link feels is emulated by a delay
+line: frames are delivered when they would have arrived, all that are due in one call, and the next ones are on their
+way meanwhile.
 """
 
 import logging
+import math
+import random
 import threading
 import time
-from collections import deque
 from collections.abc import Callable
-from typing import NamedTuple
 
 from peregrine.errors import PeregrineError, ProtocolError
 from peregrine.log.record_log import RecordLog
 from peregrine.net.client import RouterClient
+from peregrine.net.delay_line import DelayLine, Frame
 from peregrine.net.protocol import Neighbour
 from peregrine.types import SiteId
 
 FRAME_BYTES = 256 << 10
-WINDOW_BYTES = 8 << 20
 CALL_S = 10.0
 BACK_OFF_S = (0.05, 2.0)
 PRESSURE_EVERY_S = 0.5
+IDLE_S = 1.0
 log = logging.getLogger(__name__)
-
-
-class OnItsWay(NamedTuple):
-    due_s: float
-    first_seq: int
-    messages: list[bytes]
-    size: int
 
 
 class LinkThread:
@@ -41,11 +36,14 @@ class LinkThread:
         self.neighbour = neighbour
         self.trouble = "no address is known yet"  # empty: nothing keeps it from delivering
         self.acked_seq = -1
+        self.read_seq = -1  # the last that is on its way
+        self.lost_frames = 0  # by emulation, and sent again
         self._site = site
         self._out = out
         self._token = token
         self._pressed = pressed
         self._to = Neighbour("")
+        self._chance = random.Random(f"{site} to {neighbour}")  # the same losses in every run
         self._changed = False
         self._stopping = False
         self._stir = threading.Condition()
@@ -87,9 +85,9 @@ class LinkThread:
                 to, self._changed = self._to, False
             if not to.address:
                 self._say("no address is known")
-                self._wait(1.0)
+                self._wait(IDLE_S)
                 continue
-            client = RouterClient(to.address, self._token, CALL_S)
+            client = RouterClient(to.address, self._token, CALL_S, self.neighbour)
             before = self.acked_seq
             try:
                 self._deliver(client, to)
@@ -97,42 +95,41 @@ class LinkThread:
             except PeregrineError as error:
                 self._say(error.what)
                 back_off_s = BACK_OFF_S[0] if self.acked_seq > before else min(2 * back_off_s, BACK_OFF_S[1])
-                until_s = time.monotonic() + back_off_s
-                while not (self._stopping or self._changed) and (left_s := until_s - time.monotonic()) > 0:
-                    self._wait(left_s)
+                self._pause(back_off_s)
             finally:
                 client.close()
 
     def _deliver(self, client: RouterClient, to: Neighbour) -> None:
         """Until it is told to stop or to go elsewhere; raises when the link breaks."""
+        line = DelayLine(to, self._chance)
+        self._pause(2 * line.latency_s)
         self.acked_seq = client.frame(self._site, 0, [])  # nothing: what do you have?
         self._say("")
-        next_seq = self.acked_seq + 1
-        line: deque[OnItsWay] = deque()
-        window = WINDOW_BYTES + int(to.latency_ms * (to.bandwidth_mbps or 0.0) * 125)
-        free_at_s = tell_at_s = 0.0
-        size = 0
+        self.read_seq = self.acked_seq
+        lost_before = self.lost_frames
+        pressure = _Pressure(self._pressed, line.latency_s)
         while not (self._stopping or self._changed):
-            while size < window and self._out.end > next_seq:
-                frame, free_at_s = self._read(next_seq, to, free_at_s)
-                line.append(frame)
-                size += frame.size
-                next_seq += len(frame.messages)
-            if self._pressed is not None and time.monotonic() >= tell_at_s:
-                client.tell_pressure(self._pressed())
-                tell_at_s = time.monotonic() + PRESSURE_EVERY_S
-            left_s = (line[0].due_s if line else time.monotonic() + PRESSURE_EVERY_S) - time.monotonic()
-            if left_s > 0:
-                self._wait(left_s)
+            now_s = time.monotonic()
+            acked_seq = line.acked(now_s)
+            if acked_seq is not None:
+                self.acked_seq = acked_seq
+            while line.has_room and self._out.end > self.read_seq + 1:
+                frame = self._read(self.read_seq + 1)
+                line.put(frame, now_s)
+                self.read_seq += len(frame.messages)
+            self.lost_frames = lost_before + line.lost_frames
+            pressure.tell(client, now_s)
+            arrived = line.arrived(now_s)
+            if arrived is None:
+                self._wait(min(line.next_s, pressure.next_s) - time.monotonic())
                 continue
-            frame = line.popleft()
-            size -= frame.size
-            last = frame.first_seq + len(frame.messages) - 1
-            self.acked_seq = client.frame(self._site, frame.first_seq, frame.messages)
-            if self.acked_seq < last:
-                raise ProtocolError(f"{self.neighbour} took {self.acked_seq} of {last}", "it is sent again from there")
+            last = arrived.first_seq + len(arrived.messages) - 1
+            taken = client.frame(self._site, arrived.first_seq, arrived.messages)
+            if taken < last:
+                raise ProtocolError(f"{self.neighbour} took {taken} of {last}", "it is sent again from there")
+            line.answer(arrived, taken, time.monotonic())
 
-    def _read(self, seq: int, to: Neighbour, free_at_s: float) -> tuple[OnItsWay, float]:
+    def _read(self, seq: int) -> Frame:
         records = self._out.read(seq, FRAME_BYTES)
         if not records or records[0][0] != seq:
             raise ProtocolError(
@@ -140,18 +137,41 @@ class LinkThread:
                 f"give {self.neighbour} its directory back, or start all sites from empty ones",
             )
         messages = [message for _, message in records]
-        size = sum(map(len, messages))
-        free_at_s = max(free_at_s, time.monotonic())
-        if to.bandwidth_mbps:
-            free_at_s += size / (to.bandwidth_mbps * 125_000)
-        return OnItsWay(free_at_s + to.latency_ms / 1000, seq, messages, size), free_at_s
+        return Frame(seq, messages, sum(map(len, messages)))
+
+    def _pause(self, seconds: float) -> None:
+        until_s = time.monotonic() + seconds
+        while not (self._stopping or self._changed) and (left_s := until_s - time.monotonic()) > 0:
+            self._wait(left_s)
 
     def _wait(self, seconds: float) -> None:
         with self._stir:
-            self._stir.wait_for(lambda: self._stirred, seconds)
+            self._stir.wait_for(lambda: self._stirred, min(max(seconds, 0.0), IDLE_S))
             self._stirred = False
 
     def _say(self, trouble: str) -> None:
         if trouble != self.trouble:
             log.info("site=%s neighbour=%s trouble=%r", self._site, self.neighbour, trouble)
         self.trouble = trouble
+
+
+class _Pressure:
+    """Back-pressure, told again and again; on an emulated link it arrives as late as everything else."""
+
+    def __init__(self, pressed: Callable[[], bool] | None, latency_s: float) -> None:
+        self.next_s = 0.0 if pressed else math.inf
+        self._pressed = pressed
+        self._latency_s = latency_s
+        self._told: bool | None = None  # on its way
+
+    def tell(self, client: RouterClient, now_s: float) -> None:
+        if self._pressed is None or now_s < self.next_s:
+            return
+        if self._told is None:
+            self._told = self._pressed()
+            self.next_s = now_s + self._latency_s
+            if self._latency_s:
+                return
+        client.tell_pressure(self._told)
+        self._told = None
+        self.next_s = now_s + max(PRESSURE_EVERY_S - self._latency_s, 0.0)

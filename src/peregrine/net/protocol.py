@@ -3,21 +3,26 @@
 Rows, events and entries have their own bytes (core/wire.py, core/journal.py); here is only what is around them.
 """
 
+import math
 from typing import Any
 
 import msgspec
 import pyarrow as pa
 
-from peregrine.core.messages import Attached, Report, Stray
+from peregrine.core.messages import Attached, Reached, Report, Stray
 from peregrine.core.rows import ROW_SCHEMA
+from peregrine.core.topology import Link
 
-News = Report | Stray | Attached
+News = Report | Reached | Stray | Attached
 
-OFFER, FRAME, NEWS, STATUS = "offer", "frame", "news", "status"
+OFFER, OFFERS, FRAME, NEWS, STATUS = "offer", "offers", "frame", "news", "status"
+ADVANCE = "advance"
 NEIGHBOURS, PRESSURE = "neighbours", "pressure"
 LOG, RESULTS, DEAD = "log", "results", "dead"
+SITE = "x-peregrine-site"  # header of a call that is meant for the router of one site and no other
 NEXT = b"next_offset"  # in the schema's metadata of every table: where to read on
 NEWS_WAIT_S = 1.0
+LONGEST_WAIT_S = 5.0
 
 SLICE_SCHEMA = pa.schema(
     [
@@ -49,15 +54,28 @@ class Neighbour(msgspec.Struct, frozen=True, array_like=True):
     address: str
     latency_ms: float = 0.0
     bandwidth_mbps: float | None = None
+    loss: float = 0.0  # the chance that a frame is lost and has to be sent again
+
+    def __post_init__(self) -> None:
+        Link(self.latency_ms, math.inf if self.bandwidth_mbps is None else self.bandwidth_mbps, loss=self.loss)
+
+    @classmethod
+    def over(cls, link: Link, address: str) -> "Neighbour":
+        limit = link.bandwidth_mbps if math.isfinite(link.bandwidth_mbps) else None
+        return cls(address, link.latency_ms, limit, link.loss)
 
 
 class Ticket(msgspec.Struct, frozen=True, array_like=True):
-    """["log", place, from, max_rows]; for results and dead letters the place is empty."""
+    """["log", place, from, max_rows]; for results and dead letters the place is empty.
+
+    With `wait_s`, results are waited for a little when there are none yet.
+    """
 
     kind: str
     place: str
     position: int
     max_rows: int
+    wait_s: float = 0.0
 
 
 class Status(msgspec.Struct, frozen=True):
@@ -74,6 +92,7 @@ class Status(msgspec.Struct, frozen=True):
     links: dict[str, str]  # what keeps a link from delivering; empty: nothing
     recovered: list[str]  # what was found damaged and cut off when the directory was opened
     rss: int  # bytes
+    operators: list[str] = []  # that it routes to
 
 
 class NewsBatch(msgspec.Struct, frozen=True, array_like=True):
@@ -81,7 +100,7 @@ class NewsBatch(msgspec.Struct, frozen=True, array_like=True):
     news: list[tuple[str, msgspec.Raw]]
 
 
-_NEWS: dict[str, type[Any]] = {kind.__name__: kind for kind in (Report, Stray, Attached)}
+_NEWS: dict[str, type[Any]] = {kind.__name__: kind for kind in (Report, Reached, Stray, Attached)}
 
 
 def encode(body: Any) -> bytes:

@@ -1,7 +1,7 @@
 """A router that can be called: Arrow Flight in front of the stepper, the store and the links of one site.
 
 Calls only translate: everything that changes anything goes through the stepper. Every call carries the token; the
-server listens on this machine only.
+server listens on this machine only, with TLS if its settings name certificates.
 """
 
 import hmac
@@ -10,30 +10,36 @@ import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.flight as flight
+from msgspec.structs import replace
 
 from peregrine.core import journal, wire
-from peregrine.core.messages import FromLink
+from peregrine.core.messages import Committed, Event, FromLink, Single, Together
 from peregrine.core.rows import Rows, length
 from peregrine.core.slices import Slice, slices
-from peregrine.errors import ProtocolError, UnknownName
+from peregrine.errors import ConfigurationError, PeregrineError, ProtocolError, UnknownName
 from peregrine.log.record_log import RecordLog
 from peregrine.net import protocol
-from peregrine.net.admission import known_neighbour
-from peregrine.net.faults import told_to_the_client
+from peregrine.net.addresses import HERE, Addresses
+from peregrine.net.admission import admit, known_neighbour
+from peregrine.net.faults import Told, told, told_to_the_client
 from peregrine.net.link import LinkThread
 from peregrine.net.protocol import Neighbour, Status, Ticket
 from peregrine.net.settings import RouterSettings, read_token
 from peregrine.net.stepper import Stepper
 from peregrine.net.store import Store
+from peregrine.net.tls import server_options
 from peregrine.types import PlaceId, SiteId
 
 _frame = msgspec.msgpack.Decoder(tuple[str, int, list[bytes]])
 _ticket = msgspec.msgpack.Decoder(Ticket)
+_raws = msgspec.msgpack.Decoder(list[bytes])
+_advance = msgspec.msgpack.Decoder(tuple[dict[PlaceId, int], float])
 _dead = msgspec.msgpack.Decoder(tuple[str, bytes])
 log = logging.getLogger(__name__)
 
@@ -56,8 +62,19 @@ class RouterServer(flight.FlightServerBase):  # type: ignore[misc]
         self.stepper.start()
         for link in self.links.values():
             link.start()
-        self._connect(settings.neighbours)
-        super().__init__(f"grpc://127.0.0.1:{settings.port}", middleware={"token": TokenCheck(token)})
+        self._reach = settings.reach
+        self._addresses = Addresses(self.store.directory, settings.neighbours)
+        self._connect(self._addresses.neighbours)
+        port = self._addresses.port(settings.port)
+        location, tls = server_options(HERE, port, settings.tls, settings.tls_verify_clients)
+        try:
+            super().__init__(location, middleware={"door": Door(token, self.site)}, **tls)
+        except pa.ArrowException as error:
+            raise ConfigurationError(
+                f"router {self.site} cannot listen at {location}: {error}",
+                "choose another port; with TLS, see that tls_cert and tls_key belong together",
+            ) from error
+        self._addresses.listens_at(self.port)
 
     def stop(self) -> None:
         """What was promised is on the disk; what was not will be offered again."""
@@ -81,8 +98,12 @@ class RouterServer(flight.FlightServerBase):  # type: ignore[misc]
         match name:
             case protocol.OFFER:
                 # The bytes that came are those that are journaled: nothing is encoded twice.
-                acked = self.stepper.offer(journal.decode(body), body)
+                acked = self.stepper.offer(_single(journal.decode(body)), body)
                 return b"" if acked is None else protocol.encode(acked)
+            case protocol.OFFERS:
+                return protocol.encode(self._take_all(_raws.decode(body)))
+            case protocol.ADVANCE:
+                return protocol.encode(self._advance(*_advance.decode(body)))
             case protocol.FRAME:
                 return protocol.encode(self._take_frame(*_frame.decode(body)))
             case protocol.NEWS:
@@ -118,6 +139,31 @@ class RouterServer(flight.FlightServerBase):  # type: ignore[misc]
 
     # --- what they do ---
 
+    def _take_all(self, raws: list[bytes]) -> list[tuple[int | None, Told | None]]:
+        handed = [self.stepper.hand(_single(journal.decode(raw)), raw) for raw in raws]
+        answers: list[tuple[int | None, Told | None]] = []
+        for each in handed:
+            try:
+                answers.append((each.result(), None))
+            except PeregrineError as error:
+                answers.append((None, told(error)))
+        return answers
+
+    def _advance(self, committed: dict[PlaceId, int], wait_s: float) -> dict[str, int]:
+        """Not waited for: a commit that a crash forgets is told again with the next question."""
+        hosts, machine = self.store.hosts, self.stepper.machine
+        for place, offset in committed.items():
+            commit = Committed(place, offset)
+            admit(machine, commit)
+            if offset > machine.commits.get(place, 0):
+                self.stepper.hand(commit)
+        if wait_s and all(hosts[place].end <= offset for place, offset in committed.items()):
+            self.stepper.wait_until(
+                lambda: any(hosts[place].end > offset for place, offset in committed.items()),
+                min(wait_s, protocol.LONGEST_WAIT_S),
+            )
+        return {place: hosts[place].end for place in committed}
+
     def _take_frame(self, neighbour: str, first_seq: int, messages: list[bytes]) -> int:
         sender = SiteId(neighbour)
         if not messages:
@@ -130,8 +176,9 @@ class RouterServer(flight.FlightServerBase):  # type: ignore[misc]
     def _connect(self, neighbours: dict[SiteId, Neighbour]) -> None:
         for neighbour in neighbours:
             known_neighbour(self.stepper.machine, neighbour)
+        self._addresses.remember(neighbours)
         for neighbour, to in neighbours.items():
-            self.links[neighbour].connect(to)
+            self.links[neighbour].connect(replace(to, address=self._reach(to.address)))
 
     def _pressed(self) -> bool:
         return not self.stepper.ask(self.stepper.machine.accepts_rows)
@@ -152,6 +199,7 @@ class RouterServer(flight.FlightServerBase):  # type: ignore[misc]
             links={neighbour: link.trouble for neighbour, link in self.links.items()},
             recovered=self.store.recovered,
             rss=int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE"),
+            operators=list(machine.config.operators),
         )
 
     def _read_log(self, asked: Ticket) -> pa.Table:
@@ -160,6 +208,7 @@ class RouterServer(flight.FlightServerBase):  # type: ignore[misc]
             raise UnknownName(f"place of {self.site}", asked.place, [str(place) for place in self.store.hosts])
         _check_there(host.records, asked.position)
         entries = host.read(asked.position, asked.max_rows)
+        _check_there(host.records, asked.position)  # again: it may have been cut off before it was read
         found = list(slices(entries, self._groups))
         end = entries[-1][0] + length(entries[-1][1]) if entries else asked.position
         columns: list[Any] = list(zip(*found, strict=True)) if found else [[] for _ in Slice._fields]
@@ -168,6 +217,9 @@ class RouterServer(flight.FlightServerBase):  # type: ignore[misc]
         return pa.table([pa.array(column, field.type) for column, field in zip(columns, schema, strict=True)], schema)
 
     def _read_results(self, asked: Ticket) -> pa.Table:
+        if asked.wait_s and self.store.results.end <= asked.position:
+            wait_s = min(asked.wait_s, protocol.LONGEST_WAIT_S)
+            self.stepper.wait_until(lambda: self.store.results.end > asked.position, wait_s)
         batches: list[pa.RecordBatch] = []
         position = asked.position
         for at, message in _records(self.store.results, asked):
@@ -187,27 +239,40 @@ class RouterServer(flight.FlightServerBase):  # type: ignore[misc]
         return pa.table([pa.array(column, field.type) for column, field in zip(columns, schema, strict=True)], schema)
 
 
-class TokenCheck(flight.ServerMiddlewareFactory):  # type: ignore[misc]
-    def __init__(self, token: str) -> None:
+class Door(flight.ServerMiddlewareFactory):  # type: ignore[misc]
+    """Lets in who has the token, and is at the right door: after restarts an address may be another router's."""
+
+    def __init__(self, token: str, site: SiteId) -> None:
         super().__init__()
         self._expected = f"Bearer {token}".encode()
+        self._site = site
 
     def start_call(self, info: Any, headers: dict[str, list[str]]) -> None:
-        given = [value for name, values in headers.items() if name.lower() == "authorization" for value in values]
+        said = {name.lower(): values for name, values in headers.items()}
+        given = said.get("authorization", [])
         if len(given) != 1 or not hmac.compare_digest(str(given[0]).encode(), self._expected):
             raise flight.FlightUnauthenticatedError("a call without the token of this router")
+        if any(unquote(site) != self._site for site in said.get(protocol.SITE, [])):
+            raise flight.FlightUnavailableError(f"the router of {self._site} listens there now")
 
 
 _ACTIONS = [
-    *(protocol.OFFER, protocol.FRAME, protocol.NEWS, protocol.STATUS),
+    *(protocol.OFFER, protocol.OFFERS, protocol.ADVANCE, protocol.FRAME, protocol.NEWS, protocol.STATUS),
     *(protocol.NEIGHBOURS, protocol.PRESSURE),
 ]
+
+
+def _single(event: Event) -> Single:
+    if isinstance(event, Together):
+        raise ProtocolError("events were offered as one that is a router's own", "offer them one by one or with offers")
+    return event
 
 
 def _records(records: RecordLog, asked: Ticket) -> Iterator[tuple[int, bytes]]:
     _check_there(records, asked.position)
     position, room = asked.position, asked.max_rows
     while room > 0 and (found := records.read(position, max_length=room)):
+        _check_there(records, position)  # again: it may have been cut off before it was read
         yield from found
         position = found[-1][0] + 1  # behind its first row: the next record is what comes after
         room = asked.max_rows - (position - asked.position)

@@ -21,6 +21,7 @@ from peregrine.core.topology import Link, Topology
 from peregrine.errors import ConfigurationError
 from peregrine.log.record_log import Fsync
 from peregrine.net.protocol import Neighbour
+from peregrine.net.tls import TlsFiles, with_tls
 from peregrine.types import SiteId
 
 
@@ -38,6 +39,21 @@ class RouterSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     tick_ms: int = 100
     snapshot_mb: float = 64.0  # of journal, then the machine is written and the journal cut
     host_lag_rows: int = 100_000
+    # Results and dead letters: at a snapshot older ones go, in whole files; what says less counts. None: they stay.
+    results_keep_rows: int | None = None
+    results_keep_mb: float | None = None
+    # PEM files (net/tls.py): all three or none. Clients that are verified show a certificate that the CA has signed.
+    tls_ca: str = ""
+    tls_cert: str = ""
+    tls_key: str = ""
+    tls_verify_clients: bool = False
+
+    def __post_init__(self) -> None:
+        given = [bool(path) for path in (self.tls_ca, self.tls_cert, self.tls_key)]
+        if any(given) != all(given) or (self.tls_verify_clients and not all(given)):
+            raise ConfigurationError(
+                f"router {self.site} has only some of what TLS needs", "give tls_ca, tls_cert and tls_key, or none"
+            )
 
     @classmethod
     def of(
@@ -64,6 +80,16 @@ class RouterSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     def save(self, path: Path) -> None:
         path.write_bytes(msgspec.json.format(msgspec.json.encode(self)))
+
+    @property
+    def tls(self) -> TlsFiles | None:
+        return TlsFiles(self.tls_ca, self.tls_cert, self.tls_key) if self.tls_ca else None
+
+    def reach(self, address: str) -> str:
+        """An address as a client on this router's machine uses it: with this router's idea of whom to trust."""
+        if self.tls is None or not address:
+            return address
+        return with_tls(address, self.tls if self.tls_verify_clients else TlsFiles(self.tls_ca))
 
     def router_config(self) -> RouterConfig:
         # How a link feels is no matter of the router: only who is above whom.

@@ -1,8 +1,9 @@
 """One thread owns the router machine: it takes what was offered, makes it durable, steps, performs, answers.
 
-Everything that waits is journaled together and synced once (group commit); only then is the machine stepped and are
-effects performed (decision 0001). What cannot be made sense of is refused before it is journaled. When a log of an
-effect fails, the process has to end: what is in the journal is performed after the restart.
+Everything that waits is journaled together and synced once (group commit), and stepped together as far as it may be
+(`core/gather.py`); only then are effects performed (decision 0001). What cannot be made sense of is refused before it
+is journaled. When a log of an effect fails, the process has to end: what is in the journal is performed after the
+restart.
 """
 
 import logging
@@ -16,7 +17,20 @@ from queue import Empty, SimpleQueue
 from typing import Any
 
 from peregrine.core import journal
-from peregrine.core.messages import Attached, Event, FromLink, FromSource, Report, Send, Stray, Tick
+from peregrine.core.gather import bundles
+from peregrine.core.messages import (
+    Attached,
+    Event,
+    FromLink,
+    FromSource,
+    Reached,
+    Report,
+    Send,
+    Single,
+    Stray,
+    Tick,
+    Together,
+)
 from peregrine.core.router import Router
 from peregrine.errors import Busy, DiskFull, PeregrineError, StorageError, Unreachable
 from peregrine.net.admission import admit
@@ -35,7 +49,7 @@ log = logging.getLogger(__name__)
 class Handed:
     """An event with its bytes for the journal, or a question that is asked between two events."""
 
-    event: Event | None
+    event: Single | None
     raw: bytes
     ask: Callable[[], Any] | None
     answer: "Future[Any]"
@@ -59,6 +73,7 @@ class Stepper:
         self._news: deque[News] = deque(maxlen=NEWS_KEPT)
         self._news_end = time.time_ns() // 1000
         self._news_came = threading.Condition()
+        self._stepped = threading.Condition()
         self.journal_bytes = 0
         self.machine = self._recover()
         self._thread = threading.Thread(target=self._run, name="stepper", daemon=True)
@@ -72,6 +87,7 @@ class Stepper:
                 self._step(machine, journal.decode(raw))
                 self.journal_bytes += len(raw)
                 position = at + 1
+        self.store.check_recovered()
         for damage in self.store.recovered:
             log.warning("site=%s recovered=%r", self.config.site, damage)
         log.info("site=%s snapshot=%d replayed=%d", self.config.site, first, position - first)
@@ -82,21 +98,30 @@ class Stepper:
     def start(self) -> None:
         self._thread.start()
 
-    def offer(self, event: Event, raw: bytes | None = None) -> Any:
+    def offer(self, event: Single, raw: bytes | None = None) -> Any:
         """Returns when the event is durable and its effects are performed; raises if it was refused."""
+        return self.hand(event, raw).result()
+
+    def hand(self, event: Single, raw: bytes | None = None) -> "Future[Any]":
+        """As `offer`, without waiting for it."""
         return self._hand_over(Handed(event, journal.encode(event) if raw is None else raw, None, Future()))
 
     def ask(self, question: Callable[[], Any]) -> Any:
         """Evaluated between two events, on the thread that owns the machine."""
-        return self._hand_over(Handed(None, b"", question, Future()))
+        return self._hand_over(Handed(None, b"", question, Future())).result()
 
-    def _hand_over(self, handed: Handed) -> Any:
+    def _hand_over(self, handed: Handed) -> "Future[Any]":
         if not self._closed:
             self._queue.put(handed)
         if self._closed:  # also if it closed meanwhile: then nobody takes it any more
             self._refuse_all()
             raise _stopping(self.config.site)
-        return handed.answer.result()
+        return handed.answer
+
+    def wait_until(self, there: Callable[[], bool], wait_s: float) -> None:
+        """Until something is in a log, or for a while."""
+        with self._stepped:
+            self._stepped.wait_for(lambda: self._closed or there(), wait_s)
 
     def hear_pressure(self, pressed: bool) -> None:
         self._pressed_until_s = time.monotonic() + PRESSURE_HOLDS_S if pressed else 0.0
@@ -153,7 +178,7 @@ class Stepper:
 
     def _do(self, group: list[Handed]) -> None:
         try:
-            journaled = self._journal(group)
+            runs = self._journal(group)
         except StorageError as error:
             # A full disk takes back all that was not synced: the whole group never happened, and may come again.
             for handed in group:
@@ -163,50 +188,57 @@ class Stepper:
             if not isinstance(error, DiskFull):
                 raise
             return
-        answers: list[tuple[Handed, Any]] = []
         sent: set[SiteId] = set()
+        done: list[Handed] = []
+        for run in runs:
+            try:
+                sent |= self._step(self.machine, _as_one(run), told=True)
+                done += run
+            except PeregrineError as error:
+                for handed in run:
+                    handed.answer.set_exception(_stopping(self.config.site) if _fatal(error) else error)
+                if _fatal(error):
+                    raise
+        for neighbour in sent:
+            self.on_sent(neighbour)
+        for handed in done:
+            assert handed.event is not None
+            handed.answer.set_result(self._answer(handed.event))
         for handed in group:
             if handed.ask is not None:
                 try:
-                    answers.append((handed, handed.ask()))
+                    handed.answer.set_result(handed.ask())
                 except Exception as error:  # of the one who asks, and no concern of the machine
                     handed.answer.set_exception(error)
-            elif id(handed) in journaled:
-                try:
-                    assert handed.event is not None
-                    sent |= self._step(self.machine, handed.event, told=True)
-                    answers.append((handed, self._answer(handed.event)))
-                except PeregrineError as error:
-                    if isinstance(error, StorageError):
-                        handed.answer.set_exception(_stopping(self.config.site))
-                        raise
-                    handed.answer.set_exception(error)
-        for neighbour in sent:
-            self.on_sent(neighbour)
-        for handed, answer in answers:
-            handed.answer.set_result(answer)
+        if runs:
+            with self._stepped:
+                self._stepped.notify_all()
 
-    def _journal(self, group: list[Handed]) -> set[int]:
+    def _journal(self, group: list[Handed]) -> list[list[Handed]]:
+        """Returns what is to be stepped at once, each piece a record of the journal."""
         end = self.store.journal.end
-        journaled: set[int] = set()
         size = 0
-        for handed in group:
-            if handed.event is None:
-                continue
-            try:
-                admit(self.machine, handed.event)
-                if isinstance(handed.event, FromSource) and not self.machine.accepts_rows():
-                    raise Busy(f"router {self.config.site} takes no rows now", "send the same again")
-            except PeregrineError as error:
-                handed.answer.set_exception(error)
-                continue
-            self.store.journal.append(end + len(journaled), handed.raw)
-            journaled.add(id(handed))
-            size += len(handed.raw)
-        if journaled:
+        runs = list(bundles([handed for handed in group if self._admitted(handed)], _event_of))
+        for i, run in enumerate(runs):
+            raw = run[0].raw if len(run) == 1 else journal.together([handed.raw for handed in run])
+            self.store.journal.append(end + i, raw)
+            size += len(raw)
+        if runs:
             self.store.journal.sync()
         self.journal_bytes += size
-        return journaled
+        return runs
+
+    def _admitted(self, handed: Handed) -> bool:
+        if handed.event is None:
+            return False
+        try:
+            admit(self.machine, handed.event)
+            if isinstance(handed.event, FromSource) and not self.machine.accepts_rows():
+                raise Busy(f"router {self.config.site} takes no rows now", "send the same again")
+        except PeregrineError as error:
+            handed.answer.set_exception(error)
+            return False
+        return True
 
     def _step(self, machine: Router, event: Event, told: bool = False) -> set[SiteId]:
         """Returns the neighbours for which there is something now. What was refused once is refused again."""
@@ -221,14 +253,14 @@ class Stepper:
             self.store.perform(effect)
             if isinstance(effect, Send):
                 sent.add(effect.neighbour)
-            elif isinstance(effect, Report | Stray | Attached):
+            elif isinstance(effect, Report | Reached | Stray | Attached):
                 with self._news_came:
                     self._news.append(effect)
                     self._news_end += 1
                     self._news_came.notify_all()
         return sent
 
-    def _answer(self, event: Event) -> int | None:
+    def _answer(self, event: Single) -> int | None:
         match event:
             case FromSource(source):
                 return self.machine.acked_source(source)
@@ -247,13 +279,28 @@ class Stepper:
     def _close(self) -> None:
         self._closed = True
         self._refuse_all()
-        with self._news_came:
-            self._news_came.notify_all()
+        for waited_for in (self._news_came, self._stepped):
+            with waited_for:
+                waited_for.notify_all()
 
     def _refuse_all(self) -> None:
         for handed in self._take(0.0):
             if not handed.answer.done():
                 handed.answer.set_exception(_stopping(self.config.site))
+
+
+def _event_of(handed: Handed) -> Single:
+    assert handed.event is not None
+    return handed.event
+
+
+def _as_one(run: list[Handed]) -> Event:
+    return _event_of(run[0]) if len(run) == 1 else Together(tuple(map(_event_of, run)))
+
+
+def _fatal(error: PeregrineError) -> bool:
+    """A log of an effect has failed: what is journaled is performed after the restart."""
+    return isinstance(error, StorageError)
 
 
 def _stopping(site: SiteId) -> Unreachable:

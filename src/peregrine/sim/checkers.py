@@ -11,6 +11,7 @@ import msgspec
 
 from peregrine import proof
 from peregrine.core import state
+from peregrine.core.large import Spill
 from peregrine.core.rows import UNCHAINED, Row, rows_of
 from peregrine.core.source import Reading
 from peregrine.sim.simulation import Simulation
@@ -58,7 +59,7 @@ def states(run: Simulation) -> tuple[dict[tuple[OpId, str], bytes], list[str]]:
     twice: list[str] = []
     for place, host in sorted(run.hosts.items()):
         for (op, _), blob in sorted(host.states.items()):
-            for key, content in state.canonical(blob).items():
+            for key, content in state.canonical(blob, host.chunks).items():
                 if (op, key) in found:
                     twice.append(f"{op} {key} (also at {place})")
                 found[op, key] = msgspec.msgpack.encode(content)
@@ -168,8 +169,8 @@ def _count(lines: dict[Line, list[tuple[int, bytes]]]) -> int:
 
 
 def _values(run: Simulation, op: OpId) -> dict[str, Any]:
-    blobs = [blob for host in run.hosts.values() for (of, _), blob in host.states.items() if of == op]
-    return {key: ks.value for blob in blobs for key, ks in state.decode(blob).items()}
+    blobs = [(blob, host.chunks) for host in run.hosts.values() for (of, _), blob in host.states.items() if of == op]
+    return {key: ks.value for blob, chunks in blobs for key, ks in state.decode(blob, Spill(chunks)).items()}
 
 
 def _with_losses(

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from peregrine.core.manager import Manager, ManagerEvent
-from peregrine.core.messages import Attach, Event, FromSource
+from peregrine.core.messages import Attach, FromSource, Single
 from peregrine.core.source import Kept, Source
 from peregrine.sim.machines import RETRY_MS, Callback, SimRouter
 from peregrine.sim.world import World
@@ -68,7 +68,7 @@ class SimSource:
             self.machine.lost()
             self.pump()
 
-    def _send(self, site: SiteId, event: Event, durable: Callback, failed: Callback) -> None:
+    def _send(self, site: SiteId, event: Single, durable: Callback, failed: Callback) -> None:
         done = [False]
 
         def arrived() -> None:

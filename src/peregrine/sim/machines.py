@@ -4,11 +4,14 @@ A router journals what reaches it and then steps; a host commits its states and 
 accepted the outputs.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Protocol
 
 from peregrine.core import journal
+from peregrine.core.chunks import MemoryChunks
+from peregrine.core.gather import bundles
 from peregrine.core.host import apply, by_group
+from peregrine.core.large import Sizes, Spill
 from peregrine.core.log import MemoryLog
 from peregrine.core.messages import (
     Append,
@@ -16,12 +19,16 @@ from peregrine.core.messages import (
     Deliver,
     Effect,
     Event,
+    Fetch,
     FromHost,
     Send,
+    Single,
+    Together,
 )
 from peregrine.core.operator import Operator
 from peregrine.core.router import Router
 from peregrine.core.rows import length
+from peregrine.sim.fetching import SimFetch
 from peregrine.sim.network import SimLink
 from peregrine.sim.world import World
 from peregrine.types import OpId, PlaceId, SiteId
@@ -45,17 +52,19 @@ class SimRouter:
         self.journal: list[bytes] = []
         self.links: dict[SiteId, SimLink] = {}
         self.hosts: dict[PlaceId, SimHost] = {}
+        self.sites: Mapping[SiteId, SimRouter] = {}  # all of them: whom chunks are fetched from
+        self.chunks = MemoryChunks()
         self.results: list[Deliver] = []
         self._results_end = 0
         self._world = world
         self._observer = observer
-        self._inbox: list[tuple[Event, Callback | None]] = []
+        self._inbox: list[tuple[Single, Callback | None]] = []
         self._syncing = False
         self._epoch = 0
         self._performed = 0  # events of the journal whose effects were performed
         self.doomed: Callback | None = None  # dies as soon as there is something to lose
 
-    def offer(self, event: Event, durable: Callback | None = None) -> bool:
+    def offer(self, event: Single, durable: Callback | None = None) -> bool:
         """Hand over an event; `durable` is called once it is in the journal. False: nobody is listening."""
         if not self.up:
             return False
@@ -77,8 +86,9 @@ class SimRouter:
             return
         self._syncing = False
         inbox, self._inbox = self._inbox, []
-        self.journal.extend(journal.encode(event) for event, _ in inbox)
-        self._step_on([event for event, _ in inbox])
+        events = _bundled(event for event, _ in inbox)
+        self.journal.extend(map(journal.encode, events))
+        self._step_on(events)
         for _, durable in inbox:
             if durable is not None:
                 durable()
@@ -100,6 +110,9 @@ class SimRouter:
                 self.hosts[place].wake()
             case Send(neighbour, seq, item):
                 self.links[neighbour].put(seq, item)
+            case Fetch():
+                # Later: in a replay it shows only at the end whether it is still wanted.
+                self._world.after(0.0, SimFetch(self._world, self, self.sites, effect).go_on)
             case Deliver(offset):
                 if offset == self._results_end:
                     self.results.append(effect)
@@ -112,9 +125,9 @@ class SimRouter:
         """
         rng = self._world.rng
         if self._inbox and rng.random() < 0.5:
-            written = rng.randint(1, len(self._inbox))
-            self.journal.extend(journal.encode(event) for event, _ in self._inbox[:written])
-            effects = self.machine.step(self._inbox[0][0])
+            events = _bundled(event for event, _ in self._inbox)
+            self.journal.extend(map(journal.encode, events[: rng.randint(1, len(events))]))
+            effects = self.machine.step(events[0])
             for effect in effects[: rng.randint(0, len(effects))]:
                 self._perform(effect)
         self.up = False
@@ -139,7 +152,14 @@ class SimRouter:
 
     @property
     def idle(self) -> bool:
+        if self.machine.fetches():
+            return False
         return self.up and not self._inbox and all(link.sender.backlog_items == 0 for link in self.links.values())
+
+
+def _bundled(events: Iterable[Single]) -> list[Event]:
+    """As a router process does it (net/stepper.py)."""
+    return [run[0] if len(run) == 1 else Together(tuple(run)) for run in bundles(events, lambda event: event)]
 
 
 class SimHost:
@@ -151,6 +171,7 @@ class SimHost:
         operators: Mapping[OpId, Operator],
         groups: Mapping[OpId, int],
         chunk_bytes: int,
+        sizes: Sizes,
     ) -> None:
         self.place = place
         self.log = MemoryLog()
@@ -163,10 +184,16 @@ class SimHost:
         self._operators = operators
         self._groups = groups
         self._chunk_bytes = chunk_bytes
+        self._sizes = sizes
+        self.references: dict[tuple[OpId, int], set[bytes]] = {}  # chunks that states need, as written down
         self._busy = False
         self._epoch = 0
         self._told = 0  # the last commit that the router has durably heard of
         self.doomed: Callback | None = None  # dies between handing over and committing
+
+    @property
+    def chunks(self) -> MemoryChunks:
+        return self._router.chunks
 
     def wake(self) -> None:
         if self.up and not self._busy and self.log.end > self.committed:
@@ -188,7 +215,9 @@ class SimHost:
         handovers: list[FromHost] = []
         for (op, group), part in parts:
             before = self.states.get((op, group), b"")
-            emissions, states[op, group] = apply(self._operators[op], before, part, self._chunk_bytes)
+            spill = Spill(self.chunks, self._sizes)
+            emissions, states[op, group] = apply(self._operators[op], before, part, self._chunk_bytes, spill)
+            self.references[op, group] = spill.before | spill.after
             if emissions:
                 handovers.append(FromHost(self.place, op, group, tuple(emissions)))
         waiting = set(range(len(handovers)))

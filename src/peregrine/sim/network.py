@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from peregrine.core import wire
 from peregrine.core.link import Frame, LinkSender
-from peregrine.core.messages import Event, FromLink
+from peregrine.core.messages import FromLink, Single
 from peregrine.core.rows import Item, Rows, StateRows
 from peregrine.core.topology import Link
 from peregrine.errors import CorruptMarker
@@ -26,7 +26,7 @@ class FarEnd(Protocol):
     site: SiteId
     up: bool
 
-    def offer(self, event: Event, durable: Callable[[], None] | None = None) -> bool: ...
+    def offer(self, event: Single, durable: Callable[[], None] | None = None) -> bool: ...
     def acked_link(self, neighbour: SiteId) -> int: ...
 
 
@@ -47,6 +47,8 @@ class SimLink:
         self._world = world
         self._near = near
         self._far = far
+        self.latency_ms = link.latency_ms
+        self.bandwidth_mbps = link.bandwidth_mbps
         self._link = link
         self._epoch = 0
         self._free_at_ms = 0.0

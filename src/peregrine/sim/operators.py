@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any
 
+from peregrine.core.big_map import BigMap
 from peregrine.core.operator import Marks, Out
 from peregrine.core.rows import Row
 from peregrine.types import OpId, SourceId
@@ -28,9 +29,11 @@ class Ledger:
     to: OpId
     rekey: Rekey = str
     running: bool = True  # outputs tell the chain so far; otherwise only of their own row (order does not show)
+    big: bool = False  # the value is a map that is loaded and written bucket by bucket
 
     def on_row(self, key: str, value: Any, row: Row, marks: Marks) -> tuple[Any, list[Out]]:
-        value = value or {"about": key * 8}  # a part that never changes, so that a replica is worth something
+        if not value:  # a part that never changes, so that a replica is worth something
+            value = BigMap({f"about{i}": key * 8 for i in range(8)}) if self.big else {"about": key * 8}
         count, chain = value.get(row.source, (0, b""))
         chain = blake2b(chain + row.payload, digest_size=8).digest()
         value[row.source] = (count + 1, chain)

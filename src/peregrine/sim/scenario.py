@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from peregrine.core.keyspace import KeySet
+from peregrine.core.large import SIZES, Sizes
 from peregrine.core.operator import Operator, OpSpec
 from peregrine.core.source import Reading
 from peregrine.core.topology import Link, Topology
@@ -68,6 +69,7 @@ class Scenario:
     dwell_ms: int = 300
     host_lag_rows: int = 100_000
     chunk_bytes: int = 24
+    sizes: Sizes = SIZES
     ordered: bool = True
     lossless: bool = True
 
@@ -103,11 +105,12 @@ def draw(seed: int, options: Options) -> Scenario:
     for app in apps:
         builder.add(app, ordered, lossless)
     faults = _faults(rng, builder, duration_ms) if options.faults else ()
+    large = random.Random(f"large:{seed}")
     return Scenario(
         seed=seed,
         topology=topology,
         specs=builder.specs,
-        operators=builder.operators,
+        operators=_with_maps(large, builder.operators) if lossless else builder.operators,
         initial=tuple(builder.initial),
         sources=tuple(builder.sources),
         keys_of=builder.keys_of,
@@ -117,9 +120,18 @@ def draw(seed: int, options: Options) -> Scenario:
         faults=faults,
         dwell_ms=rng.choice((50, 150, 400)),
         host_lag_rows=rng.choice((20, 100, 100_000)),
+        sizes=large.choice((SIZES, Sizes(48, 24, 64), Sizes(120, 40, 200))),
         ordered=ordered,
         lossless=lossless,
     )
+
+
+def _with_maps(rng: random.Random, operators: Mapping[OpId, Operator]) -> Mapping[OpId, Operator]:
+    """Some ledgers keep their value in a map that spills bucket by bucket."""
+    return {
+        op: replace(operator, big=True) if isinstance(operator, Ledger) and rng.random() < 0.4 else operator
+        for op, operator in operators.items()
+    }
 
 
 def _flavour(rng: random.Random) -> tuple[str, ...]:

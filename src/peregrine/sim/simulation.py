@@ -31,10 +31,11 @@ from peregrine.core.replication import NOTHING_MOVED, StateMoved
 from peregrine.core.router import Router
 from peregrine.core.rows import Clock
 from peregrine.core.source import Reading, Source
-from peregrine.core.validity import attached_producers
+from peregrine.core.validity import AttachedProducers
 from peregrine.errors import PlanError
 from peregrine.sim.chaos import draw_plan
 from peregrine.sim.devices import SimManager, SimSource
+from peregrine.sim.fetching import collect
 from peregrine.sim.machines import SimHost, SimRouter
 from peregrine.sim.network import SimLink
 from peregrine.sim.operators import emitter
@@ -93,8 +94,12 @@ class Simulation:
             config = RouterConfig(site, topology, scenario.specs, self._doubles.mechanisms, scenario.host_lag_rows)
             router = self.routers[site] = SimRouter(world, partial(self._doubles.router, config), self)
             for place in topology.places(site):
-                host = self._doubles.host(world, place, router, scenario.operators, groups, scenario.chunk_bytes)
+                host = self._doubles.host(
+                    world, place, router, scenario.operators, groups, scenario.chunk_bytes, scenario.sizes
+                )
                 self.hosts[place] = router.hosts[place] = host
+        for router in self.routers.values():
+            router.sites = self.routers
         for site in topology.sites:
             parent = topology.parent(site)
             if parent is not None:
@@ -122,7 +127,7 @@ class Simulation:
         attachments = Attachments()
         for script in scenario.sources:
             attachments.attach(script.id, script.site)
-        producers = attached_producers(scenario.feeds, attachments)
+        producers = AttachedProducers(scenario.feeds, attachments)
         return Manager(placement, scenario.specs, attachments, producers, self._doubles.mechanisms, scenario.dwell_ms)
 
     def _source(self, id: SourceId) -> SimSource:
@@ -193,6 +198,7 @@ class Simulation:
     def _tick(self, router: SimRouter) -> bool:
         if self._ticking:
             router.offer(Tick(int(self.world.now_ms)))
+        collect(router)
         for host in router.hosts.values():
             host.tell_commit()
             host.wake()

@@ -7,11 +7,12 @@ functions of state and entries alone: a replay fails at the same rows, and the r
 
 import traceback
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import msgspec
 
-from peregrine.core.host import Emission, GroupEntry, apply
+from peregrine.core.host import Emission, GroupEntry, Part, apply
 from peregrine.core.operator import Marks, Operator, Out
 from peregrine.core.rows import Row
 from peregrine.types import OpId, PlaceId, SourceId
@@ -68,9 +69,14 @@ class Guard:
         self._position = -1
 
     def watch(self, entries: Iterable[tuple[int, GroupEntry]]) -> Iterator[tuple[int, GroupEntry]]:
+        """One row at a time, so that it is known at which one it was."""
         for position, entry in entries:
-            self._position = position
-            yield position, entry
+            if isinstance(entry, Part):
+                for self._position, row in zip(entry.offsets, entry.rows, strict=True):
+                    yield self._position, replace(entry, offsets=[self._position], rows=[row])
+            else:
+                self._position = position
+                yield position, entry
 
     def on_row(self, key: str, value: Any, row: Row, marks: Marks) -> tuple[Any, list[Out]]:
         before = msgspec.msgpack.encode(value)

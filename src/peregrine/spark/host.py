@@ -24,9 +24,10 @@ from peregrine.core.slices import entries_of
 from peregrine.core.state import CHUNK_BYTES
 from peregrine.errors import ConfigurationError
 from peregrine.spark.guard import apply_guarded
+from peregrine.spark.handover import hand_over
 from peregrine.spark.registry import operator_of
 from peregrine.spark.source import NAME, LogSource
-from peregrine.spark.worker import PlaceAddress, client, freeze_heap, patiently
+from peregrine.spark.worker import PlaceAddress, client, freeze_heap
 from peregrine.types import OpId, PlaceId
 
 if TYPE_CHECKING:
@@ -94,13 +95,13 @@ def group_function(config: HostConfig) -> GroupFunction:
         freeze_heap()
         place, op, group = PlaceId(key[0]), OpId(key[1]), int(key[2])
         before: bytes = bytes(state.get[0]) if state.exists else b""
-        entries = list(entries_of(_slices(parts)))
+        slices = list(parts)
+        entries = list(entries_of(_slices(slices)))
         emissions, after = apply_guarded(operator_of(registry, op), place, op, before, entries, chunk_bytes)
-        if emissions:
-            # All of a group in one event: what has one offset must not come in two.
-            outputs = FromHost(place, op, group, tuple(emissions))
-            router = client(addresses[place], token_file)
-            patiently(lambda: router.offer(outputs), patience_s)
+        # All of a group in one event: what has one offset must not come in two.
+        outputs = FromHost(place, op, group, tuple(emissions)) if emissions else None
+        of_parts = int(slices[0]["parts"].iloc[0])
+        hand_over(client(addresses[place], token_file), place, of_parts, outputs, patience_s)
         if after:
             state.update((after,))
         elif state.exists:
@@ -110,7 +111,7 @@ def group_function(config: HostConfig) -> GroupFunction:
     return apply_group
 
 
-def _slices(parts: Frames) -> Iterator[tuple[int, bytes, bytes]]:
+def _slices(parts: list[Any]) -> Iterator[tuple[int, bytes, bytes]]:
     """Spark sorts by group only, and hands a large group over in pieces: `entries_of` puts all of them in order."""
     for part in parts:
         yield from zip(part["first_offset"].tolist(), part["offsets"], part["body"], strict=True)

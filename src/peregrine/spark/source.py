@@ -1,7 +1,9 @@
 """The logs of one or several places as a stream of Spark: the data source `peregrine-log`.
 
-A row of the stream is a slice of a log (`core/slices.py`): what one group has to apply of one entry. A position of the
-stream is {place: offset}. The reader lives in one process for as long as its query does.
+A row of the stream is a slice of a log (`core/slices.py`): what one group has to apply of one entry, and how many
+groups of the place have something to apply in this batch. A position of the stream is {place: offset}. The reader lives
+in one process for as long as its query does; all places are read by one task, because each one more costs more than
+what it reads.
 
 Spark asks for the latest offset of a batch only after it has committed the batch before: the `start` that it gives is
 what is durably applied. So this is where the routers are told, without a listener and without waiting for more rows.
@@ -11,23 +13,26 @@ what is durably applied. So this is where the routers are told, without a listen
 # mypy: disable-error-code="import-not-found", allow-subclassing-any
 
 import json
+import time
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows
 from pyspark.sql.types import BinaryType, IntegerType, LongType, StringType, StructField, StructType
 
-from peregrine.core.messages import Committed
-from peregrine.errors import ProtocolError
+from peregrine.errors import ProtocolError, TransportError, Unauthorized
 from peregrine.spark.worker import PlaceAddress, client, freeze_heap, patiently
 from peregrine.types import PlaceId
 
 NAME = "peregrine-log"
-COLUMNS = ("place", "op", "group", "first_offset", "offsets", "body")
-_TYPES = (StringType(), StringType(), IntegerType(), LongType(), BinaryType(), BinaryType())
+COLUMNS = ("place", "op", "group", "first_offset", "offsets", "body", "parts")
+_TYPES = (StringType(), StringType(), IntegerType(), LongType(), BinaryType(), BinaryType(), IntegerType())
 SCHEMA = StructType([StructField(name, kind, False) for name, kind in zip(COLUMNS, _TYPES, strict=True)])
+
+WAIT_S = 0.1  # for rows, in one call: cheaper than to be asked again and again
+AWAY_S = 0.05
 
 Offsets = dict[str, int]
 
@@ -48,14 +53,20 @@ class LogSource(DataSource):
         return LogReader(dict(self.options))
 
 
-class Stretch(InputPartition):
-    """What one task reads: whole entries of one log."""
+class Stretch(NamedTuple):
+    """Whole entries of one log."""
 
-    def __init__(self, place: PlaceId, address: str, start: int, end: int) -> None:
-        self.place = place
-        self.address = address
-        self.start = start
-        self.end = end
+    place: PlaceId
+    address: str
+    start: int
+    end: int
+
+
+class Stretches(InputPartition):
+    """What one task reads."""
+
+    def __init__(self, stretches: list[Stretch]) -> None:
+        self.stretches = stretches
 
 
 class LogReader(DataSourceStreamReader):
@@ -65,7 +76,7 @@ class LogReader(DataSourceStreamReader):
         self._start: Offsets = json.loads(options.get("start", "{}"))
         self._max_rows = int(options.get("max_rows", 100_000))
         self._patience_s = float(options.get("patience_s", 60.0))
-        self._told: Offsets = {}
+        self._away_since_s: dict[str, float] = {}
 
     def initialOffset(self) -> Offsets:
         return {place: self._start.get(place, 0) for place, _ in self._places}
@@ -82,41 +93,58 @@ class LogReader(DataSourceStreamReader):
         freeze_heap()
         start = {**self.initialOffset(), **start}
         max_rows = limit.max_rows if isinstance(limit, ReadMaxRows) else None
-        ends: dict[str, Mapping[str, int]] = {}
         latest = dict(start)
-        for place, address in self._places:
-            self._tell(place, address, start[place])
-            if address not in ends:
-                ends[address] = patiently(client(address, self._token_file).status, self._patience_s).ends
-            end = ends[address].get(place, 0)
-            if max_rows is not None and end - start[place] > max_rows:
-                # A batch ends between two entries, and only the log knows where that is.
-                _, end = self._read_log(place, address, start[place], max_rows)
-            latest[place] = max(end, start[place])
+        routers = {address for _, address in self._places}
+        for address in routers:
+            committed = {place: start[place] for place, at in self._places if at == address}
+            for place, end in self._advance(address, committed, WAIT_S if len(routers) == 1 else 0.0).items():
+                if max_rows is not None and end - start[place] > max_rows:
+                    # A batch ends between two entries, and only the log knows where that is.
+                    _, end = self._read_log(PlaceId(place), address, start[place], max_rows)
+                latest[place] = max(end, start[place])
         return latest
 
-    def _tell(self, place: PlaceId, address: str, committed: int) -> None:
-        if committed > self._told.get(place, 0):
-            router = client(address, self._token_file)
-            patiently(lambda: router.offer(Committed(place, committed)), self._patience_s)
-            self._told[place] = committed
+    def _advance(self, address: str, committed: dict[PlaceId, int], wait_s: float) -> dict[str, int]:
+        """A router that is away has nothing new: the others need not wait for it, unless it stays away."""
+        try:
+            ends = client(address, self._token_file).advance(committed, wait_s)
+        except Unauthorized:
+            raise
+        except TransportError:
+            since_s = self._away_since_s.setdefault(address, time.monotonic())
+            if time.monotonic() - since_s > self._patience_s:
+                raise
+            time.sleep(AWAY_S)
+            return {}
+        self._away_since_s.pop(address, None)
+        return ends
 
     def partitions(self, start: Offsets, end: Offsets) -> list[InputPartition]:
         start = {**self.initialOffset(), **start}
-        return [
+        stretches = [
             Stretch(place, address, start[place], end[place])
             for place, address in self._places
             if start[place] < end.get(place, 0)
         ]
+        return [Stretches(stretches)] if stretches else []
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         freeze_heap()
-        assert isinstance(partition, Stretch)
-        at = partition.start
-        while at < partition.end:
-            table, after = self._read_log(partition.place, partition.address, at, partition.end - at)
-            _check(partition, at, table, after)
-            yield from table.select(COLUMNS).to_batches()
+        assert isinstance(partition, Stretches)
+        for stretch in partition.stretches:
+            tables = list(self._read_stretch(stretch))
+            table = pa.concat_tables(tables)
+            parts = set(zip(table.column("op").to_pylist(), table.column("group").to_pylist(), strict=True))
+            count = pa.array([len(parts)] * len(table), pa.int32())
+            counted = table.append_column(pa.field("parts", pa.int32(), nullable=False), count)
+            yield from counted.select(COLUMNS).combine_chunks().to_batches()
+
+    def _read_stretch(self, stretch: Stretch) -> Iterator[pa.Table]:
+        at = stretch.start
+        while at < stretch.end:
+            table, after = self._read_log(stretch.place, stretch.address, at, stretch.end - at)
+            _check(stretch, at, table, after)
+            yield table
             at = after
 
     def _read_log(self, place: PlaceId, address: str, offset: int, max_rows: int) -> tuple[pa.Table, int]:

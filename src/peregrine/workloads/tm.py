@@ -66,7 +66,7 @@ class Trigger:
 def specs(roaming: bool = True) -> dict[OpId, OpSpec]:
     return {
         MOV_AVG: OpSpec(MOV_AVG, GROUPS, roaming=roaming, feeds=(TRIG,)),
-        TRIG: OpSpec(TRIG, GROUPS, stateless=True, feeds=(RESULTS,)),
+        TRIG: OpSpec(TRIG, GROUPS, stateless=True, inline=True, feeds=(RESULTS,)),
         RESULTS: OpSpec(RESULTS, GROUPS, sink=True),
     }
 

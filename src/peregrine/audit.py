@@ -1,0 +1,116 @@
+"""What the journals of a finished run tell beside its results: who emitted for a key, and whether anything is left.
+
+Pure. A router is a function of its journal, so stepping through it once more shows every effect that the router had.
+The journals of a deployment have no common clock: emissions are laid along the order in which results landed, and those
+to other operators along their numbers.
+Operators are expected to name the key for which they emit at the end of an output's source, behind a `>`; without it,
+the key of the output is taken for it.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import groupby
+from pathlib import Path
+
+from peregrine.core import journal
+from peregrine.core.intake import RouterConfig
+from peregrine.core.keyspace import KeySet
+from peregrine.core.messages import Begin, DeadLetter, Deliver, Effect, Emitted, Event, Report, Together
+from peregrine.core.migrate import Migration
+from peregrine.core.router import Router
+from peregrine.core.rows import rows_of
+from peregrine.errors import PeregrineError
+from peregrine.log.record_log import RecordLog
+from peregrine.types import MigrationId, OpId, PlaceId, SiteId
+
+Line = tuple[OpId, str, str]  # (operator that takes it, key, source)
+Initial = Sequence[tuple[OpId, KeySet, PlaceId]]
+
+
+@dataclass
+class Audit:
+    """What was seen in the journals of all sites."""
+
+    emitted: dict[Line, dict[int, tuple[OpId, PlaceId]]] = field(default_factory=dict)  # seq -> by which op, where
+    landed: dict[Line, list[int]] = field(default_factory=dict)
+    begun: dict[MigrationId, tuple[int, Migration]] = field(default_factory=dict)
+    done: set[MigrationId] = field(default_factory=set)
+    violations: list[str] = field(default_factory=list)
+
+    def read(self, config: RouterConfig, events: Iterable[Event]) -> None:
+        """All events of one site, from the first on."""
+        router = Router(config)
+        for event in events:
+            for each in event.events if isinstance(event, Together) else (event,):
+                if isinstance(each, Begin):
+                    self.begun.setdefault(each.migration.id, (router.now_ms, each.migration))
+            try:
+                effects = router.step(event)
+            except PeregrineError:
+                continue  # refused then, and refused again
+            for effect in effects:
+                self._note(config.site, effect)
+        self.violations += [f"left behind at {config.site}: {left}" for left in router.leftovers()]
+
+    def _note(self, site: SiteId, effect: Effect) -> None:
+        match effect:
+            case Emitted(place, op, rows):
+                for row in rows_of(rows.batch):
+                    line = self.emitted.setdefault((rows.op, row.key, row.source), {})
+                    if row.seq in line:
+                        first = line[row.seq][1]
+                        self.violations.append(f"{rows.op} {row.key} {row.seq} was emitted at {first} and at {place}")
+                    line[row.seq] = op, place
+            case Deliver(_, rows):
+                for row in rows_of(rows.batch):
+                    self.landed.setdefault((rows.op, row.key, row.source), []).append(row.seq)
+            case DeadLetter(_, reason):
+                self.violations.append(f"dead letter at {site}: {reason}")
+            case Report(_, migration, "done"):
+                self.done.add(migration)
+
+    def found(self, home: PlaceId, initial: Initial = ()) -> list[str]:
+        """All that is wrong. `home` is where keys are that `initial` does not place."""
+        moves = [migration for _, migration in sorted(self.begun.values(), key=lambda begun: begun[0])]
+        found = list(self.violations)
+        for line in sorted(self.landed.keys() | self.emitted.keys()):
+            emitted = self.emitted.get(line, {})
+            seqs = self.landed.get(line, sorted(emitted))
+            by = [emitted[seq] for seq in seqs if seq in emitted]
+            if len(by) < len(seqs):
+                found.append(f"{len(seqs) - len(by)} results of {' '.join(line)} were emitted by nobody")
+            for op in sorted({op for op, _ in by}):
+                places = [place for place, _ in groupby(place for of, place in by if of == op)]
+                key = line[2].rpartition(">")[2] if ">" in line[2] else line[1]
+                path = self._path(op, key, home, initial, moves)
+                rest = iter(path)
+                if not all(place in rest for place in places):
+                    found.append(f"{op} {key} was at {', '.join(path)} but emitted at {', '.join(places)}")
+        return found
+
+    def _path(self, op: OpId, key: str, home: PlaceId, initial: Initial, moves: list[Migration]) -> list[PlaceId]:
+        owner = next((place for o, keys, place in initial if o == op and key in keys), home)
+        mine = [move for move in moves if move.op == op and key in move.keys and move.id in self.done]
+        return [owner, *(move.target for move in mine)]
+
+
+def audit(
+    configs: Mapping[SiteId, RouterConfig], journals: Mapping[SiteId, Path], home: PlaceId, initial: Initial = ()
+) -> list[str]:
+    """Of routers that have ended, with journals from which nothing has been cut off."""
+    seen = Audit()
+    for site, config in configs.items():
+        seen.read(config, _events(journals[site]))
+    return seen.found(home, initial)
+
+
+def _events(directory: Path) -> Iterable[Event]:
+    records = RecordLog(directory)
+    try:
+        position = records.first
+        while found := records.read(position):
+            for at, raw in found:
+                yield journal.decode(raw)
+                position = at + 1
+    finally:
+        records.close()

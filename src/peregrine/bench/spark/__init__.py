@@ -1,0 +1,1 @@
+"""What the data plane costs on this machine, against its targets: `python -m peregrine.bench.spark`."""

@@ -1,0 +1,10 @@
+"""All experiments, in the order in which they run."""
+
+from collections.abc import Mapping
+
+from peregrine.bench.spark import many_keys, memory, moves, steady, throughput
+from peregrine.bench.spark.experiment import Experiment
+
+EXPERIMENTS: Mapping[str, Experiment] = {
+    module.EXPERIMENT.name: module.EXPERIMENT for module in (steady, throughput, moves, many_keys, memory)
+}

@@ -1,0 +1,139 @@
+"""What runs: the handle that `local` gives, with which a user sends rows, submits plans and reads results."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+import pyarrow as pa
+
+from peregrine.control.driver import ManagerDriver
+from peregrine.control.hosts import HostProcess
+from peregrine.control.routers import SupervisedRouter
+from peregrine.control.supervisor import Supervisor
+from peregrine.core.coordinator import PlanEnded
+from peregrine.core.keyspace import KeySet
+from peregrine.core.operator import OpSpec
+from peregrine.core.reconfigure import Plan
+from peregrine.core.topology import Topology
+from peregrine.errors import UnknownName
+from peregrine.net.client import RouterClient
+from peregrine.net.device import Device
+from peregrine.net.launch import RouterProcess
+from peregrine.net.uplink import Uplinks
+from peregrine.proof import Lines
+from peregrine.types import OpId, SiteId, SourceId
+
+if TYPE_CHECKING:
+    from peregrine.spark.listener import Progress
+
+
+class Deployment:
+    def __init__(
+        self, topology: Topology, specs: Mapping[OpId, OpSpec], directory: Path, token: str, kept: bool
+    ) -> None:
+        """`kept`: the directory outlives the deployment, so that it can be gone on with."""
+        self.topology = topology
+        self.specs = specs
+        self.directory = directory
+        self.kept = kept
+        self.supervised_routers: dict[SiteId, SupervisedRouter] = {}
+        self.clients: dict[SiteId, RouterClient] = {}
+        self.addresses: dict[SiteId, str] = {}
+        self.devices: dict[SourceId, Device] = {}
+        self.supervisor: Supervisor
+        self.driver: ManagerDriver
+        self.spark: Any  # a SparkSession: only spark/ knows its type
+        self.host: Any  # the query in it that serves all places
+        self.hosts: dict[SiteId, HostProcess] = {}  # with hosts="per-site"; then there is no session here
+        self.uplinks = Uplinks()
+        self._token = token
+
+    @property
+    def routers(self) -> dict[SiteId, RouterProcess]:
+        """The processes that there are now: one that died is replaced."""
+        return {site: router.process for site, router in self.supervised_routers.items()}
+
+    @property
+    def checkpoint(self) -> Path:
+        return self.directory / "checkpoint"
+
+    def device(
+        self,
+        name: str,
+        site: str,
+        roaming: bool = False,
+        feeds: tuple[OpId, KeySet] | None = None,
+        durable: bool | None = None,
+    ) -> Device:
+        """A device at a site. `feeds` says for which operator and keys it produces: plans are checked against it.
+
+        A durable one has its rows on the disk and goes on where it was; as a rule it is, if the deployment is kept:
+        one that began to count anew would not be believed.
+        """
+        if SiteId(site) not in self.topology:
+            raise UnknownName("site", site, list(self.topology.sites))
+        source = SourceId(name)
+        if feeds is not None:
+            self.driver.feed(source, (feeds,))
+        journal = (
+            self.directory / "devices" / quote(name, safe="") if durable or (durable is None and self.kept) else None
+        )
+        self.devices[source] = Device(
+            source,
+            self.addresses,
+            SiteId(site),
+            self._token,
+            roaming=roaming,
+            directory=journal,
+            uplinks=self.uplinks,
+        )
+        return self.devices[source]
+
+    def submit(self, plan: Plan) -> None:
+        """Returns when the plan is on the disk: it is carried out also if this process dies and comes back."""
+        self.driver.submit(plan)
+
+    def knows(self, plan_id: str) -> bool:
+        """Was this plan submitted, also before a restart?"""
+        return self.driver.knows(plan_id)
+
+    def wait(self, plan_id: str, timeout_s: float = 60.0) -> PlanEnded:
+        return self.driver.wait(plan_id, timeout_s)
+
+    def results(self, after: int = 0) -> tuple[pa.Table, int]:
+        """Results from a position on, and the position to read on from."""
+        return self.clients[self.topology.root].read_results(after)
+
+    def result_lines(self) -> Lines:
+        lines: Lines = {}
+        position = 0
+        while True:
+            table, after = self.results(position)
+            if after == position:
+                return lines
+            position = after
+            columns = [table.column(name).to_pylist() for name in ("op", "key", "source", "seq", "payload")]
+            for op, key, source, seq, payload in zip(*columns, strict=True):
+                lines.setdefault((op, key, source), []).append((seq, payload))
+
+    def states(self) -> list[tuple[OpId, bytes]]:
+        """The committed state of every group at every place."""
+        if self.hosts:
+            found = sorted(each for host in self.hosts.values() for each in host.states())
+            return [(OpId(op), blob) for _, op, _, blob in found]
+        from peregrine.spark.host import states
+
+        return [(op, blob) for (_, op, _), blob in sorted(states(self.spark, self.checkpoint).items())]
+
+    def progress(self) -> "list[Progress]":
+        """How the queries of the hosts get on."""
+        if self.hosts:
+            return [host.progress() for host in self.hosts.values()]
+        found: Progress = self.host.progress()
+        return [found]
+
+    def close_devices(self) -> None:
+        for device in self.devices.values():
+            device.close()
+        self.uplinks.close()

@@ -1,0 +1,204 @@
+"""Hosts as processes: one Spark application for each site, on any master (`local(..., hosts="per-site")`).
+
+Everything that an application starts (Spark's driver, executors, Python workers) is in the session of its process, and
+that is how the end of all of it is seen: the next one must not go on from a checkpoint into which the last one writes.
+"""
+
+import os
+import select
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from peregrine.control.claim import note
+from peregrine.errors import ConfigurationError, PeregrineError, UnknownName, Unreachable
+
+if TYPE_CHECKING:
+    from peregrine.control.deployment import Deployment
+    from peregrine.spark.host_process import Answer, HostSettings
+    from peregrine.spark.listener import Progress
+
+PER_SITE, ONE_SESSION = "per-site", "one-session"
+MASTER = "local[1,4]"  # a host is one task at a time; a task is tried again when its worker dies
+START_S = 180.0
+STOP_S = 30.0
+ANSWER_S = 120.0
+
+
+def start_per_site(
+    deployment: "Deployment", registry: Path, token_file: Path, master: str | None, stack: ExitStack
+) -> None:
+    """Returns when the queries of all sites run."""
+    from peregrine.spark.host import HostConfig
+    from peregrine.spark.host_process import HostSettings
+    from peregrine.spark.worker import PlaceAddress
+
+    directory = deployment.directory
+    for site in deployment.topology.sites:
+        places = [PlaceAddress(place, deployment.addresses[site]) for place in deployment.topology.places(site)]
+        config = HostConfig(places, token_file, registry, directory / "checkpoints" / site)
+        settings = HostSettings(config, master or MASTER, str(directory / f"host-{site}"))
+        process = HostProcess(site, settings, directory / f"host-{site}.json", directory / f"host-{site}.log")
+        process.on_start = lambda: _note_all(deployment)
+        stack.callback(process.stop)
+        deployment.hosts[site] = process
+    for process in deployment.hosts.values():
+        process.wait_ready()
+        deployment.supervisor.watch_over(process)
+
+
+def check_kind(directory: Path, hosts: str) -> None:
+    """Where states are depends on how hosts run: with the other kind a directory would seem to have none."""
+    if hosts not in (ONE_SESSION, PER_SITE):
+        raise UnknownName("kind of hosts", hosts, [ONE_SESSION, PER_SITE])
+    other, of = ("checkpoint", ONE_SESSION) if hosts == PER_SITE else ("checkpoints", PER_SITE)
+    if (directory / other).exists():
+        raise ConfigurationError(f'the hosts of {directory} have run with hosts="{of}"', "go on with that")
+
+
+def _note_all(deployment: "Deployment") -> None:
+    note(deployment.directory, [pid for host in deployment.hosts.values() for pid in host.pids])
+
+
+class HostProcess:
+    """It ends with the process that made it, however that ends: its standard input is a pipe from here."""
+
+    def __init__(self, name: str, settings: "HostSettings", settings_file: Path, log_file: Path) -> None:
+        """Returns at once; `wait_ready` when its query runs. Several may start at the same time."""
+        self.name = f"host {name}"
+        self.settings = settings
+        self._settings_file = settings_file
+        self._log_file = log_file
+        self._talk = threading.Lock()
+        self._stopped = False
+        self.on_start: Callable[[], None] = lambda: None  # its query runs
+        settings.save(settings_file)
+        self._start()
+
+    def _start(self) -> None:
+        with open(self._log_file, "ab") as log:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "peregrine.spark.host_process", "--config", str(self._settings_file)],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                start_new_session=True,  # Ctrl-C is for the one who started it, who then ends this one in order
+            )
+
+    def wait_ready(self) -> None:
+        try:
+            self._line(START_S)
+        except BaseException:
+            self.kill()
+            raise
+        self.on_start()
+
+    @property
+    def pids(self) -> list[int]:
+        """Of all that belongs to it, as of now."""
+        return list(_session(self._process.pid))
+
+    # --- what it is asked ---
+
+    def states(self) -> list[tuple[str, str, int, bytes]]:
+        """(place, operator, group, state) as the last committed batch left them."""
+        with tempfile.NamedTemporaryFile(prefix="peregrine-states-") as file:
+            self._ask({"what": "states", "file": file.name})
+            return msgspec.msgpack.decode(Path(file.name).read_bytes(), type=list[tuple[str, str, int, bytes]])
+
+    def progress(self) -> "Progress":
+        found = self._ask({"what": "progress"}).progress
+        assert found is not None, "it was asked for"
+        return found
+
+    def _ask(self, question: dict[str, Any]) -> "Answer":
+        from peregrine.spark.host_process import Answer
+
+        with self._talk:
+            assert self._process.stdin is not None
+            try:
+                self._process.stdin.write(msgspec.json.encode(question) + b"\n")
+                self._process.stdin.flush()
+            except OSError as error:
+                raise self._silent(str(error)) from error
+            answer = msgspec.json.decode(self._line(ANSWER_S), type=Answer)
+        if answer.error:
+            raise PeregrineError(f"{self.name}: {answer.error}", f"see {self._log_file}")
+        return answer
+
+    def _line(self, patience_s: float) -> bytes:
+        out = self._process.stdout
+        assert out is not None
+        readable, _, _ = select.select([out], [], [], patience_s)
+        line = out.readline() if readable else b""
+        if not line:
+            raise self._silent(f"nothing in {patience_s:g} s" if self._process.poll() is None else "it has ended")
+        return line
+
+    def _silent(self, reason: str) -> Unreachable:
+        last_words = self._log_file.read_text(errors="replace")[-2000:]
+        return Unreachable(f"{self.name} does not answer: {reason}", f"see {self._log_file}:\n{last_words}")
+
+    # --- its end ---
+
+    def failure(self) -> str | None:
+        if self._stopped or self._process.poll() is None:
+            return None
+        return f"the process has ended with code {self._process.returncode}; see {self._log_file}"
+
+    def restart(self) -> None:
+        """From its checkpoint, when all of the last one is gone."""
+        self._end(STOP_S)
+        self._start()
+        self.wait_ready()
+
+    def stop(self) -> None:
+        """Orderly: a batch that runs is given up, and done again by the next one."""
+        self._stopped = True
+        self._end(STOP_S)
+
+    def kill(self) -> None:
+        """As a crash would; Spark notices and ends by itself."""
+        self._process.kill()
+        self._end(STOP_S)
+
+    def _end(self, patience_s: float) -> None:
+        session = self._process.pid
+        if self._process.stdin is not None and not self._process.stdin.closed:
+            with suppress(OSError):
+                self._process.stdin.close()  # its sign to end
+        deadline_s = time.monotonic() + patience_s
+        while self._process.poll() is None or any(_session(session)):
+            if time.monotonic() > deadline_s:
+                for pid in _session(session):
+                    _kill(pid)
+            time.sleep(0.05)
+        if self._process.stdout is not None:
+            self._process.stdout.close()
+
+
+def _session(number: int) -> Iterator[int]:
+    """The processes of a session, but for those that have ended and are not yet buried."""
+    for entry in os.scandir("/proc"):
+        if entry.name.isdecimal():
+            try:
+                stat = Path(entry.path, "stat").read_text()
+            except OSError:
+                continue  # it has just ended
+            state, _, _, session = stat.rpartition(")")[2].split()[:4]
+            if int(session) == number and state != "Z":
+                yield int(entry.name)
+
+
+def _kill(pid: int) -> None:
+    with suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGKILL)

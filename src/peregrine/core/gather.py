@@ -1,0 +1,76 @@
+"""Small batches are joined before they are routed: looking up ten rows costs as much as looking up a thousand.
+
+Joined are rows of one operator that came the same way with the same flags. Rows of an operator keep their order; rows
+of different operators may pass each other, and nothing passes a marker or a state: they say what came before them.
+"""
+
+from collections.abc import Callable, Hashable, Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from itertools import groupby
+from typing import Any, TypeVar
+
+from peregrine.core.messages import Attach, Committed, Event, FromHost, FromLink, FromSource
+from peregrine.core.rows import Clock, Item, Rows, concat
+from peregrine.types import OpId
+
+T = TypeVar("T")
+
+
+@dataclass(slots=True)
+class _Waiting:
+    came: Hashable
+    first: Rows
+    more: list[Rows] = field(default_factory=list)
+
+    def joins(self, came: Hashable, item: Rows) -> bool:
+        return came == self.came and _flags(item) == _flags(self.first) and item.batch.schema == self.first.batch.schema
+
+    def joined(self) -> Rows:
+        if not self.more:
+            return self.first
+        return replace(self.first, batch=concat([self.first.batch, *(rows.batch for rows in self.more)]))
+
+
+def gathered(items: Iterable[tuple[Any, Item]]) -> Iterator[tuple[Any, Item]]:
+    """(way, item) in order, with rows joined."""
+    waiting: dict[OpId, _Waiting] = {}
+    for came, item in items:
+        if isinstance(item, Rows):
+            before = waiting.get(item.op)
+            if before is not None and before.joins(came, item):
+                before.more.append(item)
+                continue
+            if before is not None:
+                yield before.came, before.joined()
+            waiting[item.op] = _Waiting(came, item)
+            continue
+        if isinstance(item, Clock):
+            before = waiting.pop(item.op, None)
+            if before is not None:
+                yield before.came, before.joined()
+        else:
+            for each in waiting.values():
+                yield each.came, each.joined()
+            waiting.clear()
+        yield came, item
+    for each in waiting.values():
+        yield each.came, each.joined()
+
+
+def _flags(rows: Rows) -> tuple[object, ...]:
+    return rows.stamp, rows.dest, rows.detour, rows.muted, rows.sample, rows.gate
+
+
+def bundles(handed: Iterable[T], event_of: Callable[[T], Event]) -> Iterator[list[T]]:
+    """What came at the same time, cut so that each piece is one record of the journal, to be stepped at once.
+
+    What only says that rows came or went goes together; a command goes alone, because it may be refused.
+    """
+    for goes_together, run in groupby(handed, lambda each: isinstance(event_of(each), _BUNDLED)):
+        if goes_together:
+            yield list(run)
+        else:
+            yield from ([each] for each in run)
+
+
+_BUNDLED = FromSource | FromLink | FromHost | Committed | Attach

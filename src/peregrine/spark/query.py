@@ -1,0 +1,74 @@
+"""A host's query that can be started again: from its checkpoint, in the session that it had or in a new one."""
+
+# pyspark is optional, also where types are checked.
+# mypy: disable-error-code="import-not-found, import-untyped"
+
+from collections.abc import Callable
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+from py4j.protocol import Py4JError
+
+from peregrine.spark.host import HostConfig, start
+from peregrine.spark.listener import Progress, ProgressListener
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+REASON_CHARACTERS = 500
+_DEAD = (Py4JError, OSError)  # what a call raises when the process of Spark has died
+
+
+class HostQuery:
+    def __init__(self, session: Callable[[], "SparkSession"], config: HostConfig) -> None:
+        self.name = "host"
+        self._session = session
+        self._config = config
+        self._stopped = False
+        self._listener = ProgressListener()
+        self.query: StreamingQuery = start(session(), config)
+
+    def failure(self) -> str | None:
+        if self._stopped or self.query.isActive:
+            return None
+        return str(self.query.exception() or "the query has ended")[:REASON_CHARACTERS]
+
+    def progress(self) -> Progress:
+        return self._listener.hear(self.query)
+
+    def restart(self) -> None:
+        if running_jvm() is None:
+            forget_session()
+        self.query = start(self._session(), self._config)
+
+    def stop(self) -> None:
+        self._stopped = True
+        with suppress(*_DEAD):
+            self.query.stop()
+
+
+def running_jvm() -> int | None:
+    """The process in which the driver of this one's session runs, if there is a session. It ends a moment after us."""
+    from pyspark import SparkContext
+
+    jvm: Any = SparkContext._jvm
+    try:
+        return None if jvm is None else int(jvm.java.lang.ProcessHandle.current().pid())
+    except _DEAD:
+        return None
+
+
+def forget_session() -> None:
+    """Spark's process has died: without this the next session would be looked for in it."""
+    from pyspark import SparkContext
+    from pyspark.sql import SparkSession
+
+    dead: Any = SparkContext._gateway
+    if dead is not None:
+        with suppress(*_DEAD):
+            dead.shutdown()
+        dead.proc.stdin.close()
+        dead.proc.wait()
+    SparkContext._gateway = SparkContext._jvm = SparkContext._active_spark_context = None
+    SparkSession._instantiatedSession = None

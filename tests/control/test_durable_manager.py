@@ -1,0 +1,132 @@
+"""A manager that dies at any record goes on where it was: nothing that was promised is forgotten."""
+
+from pathlib import Path
+
+import pytest
+
+from peregrine.control import durable_manager
+from peregrine.control.durable_manager import DurableManager, Feeds, Initial
+from peregrine.core.attachments import Attachments
+from peregrine.core.coordinator import Cancel, PlanEnded, Status, Submit, ToRouter
+from peregrine.core.keyspace import KeySet
+from peregrine.core.manager import Manager, ManagerEvent
+from peregrine.core.messages import Attached, Report, Stray, Tick
+from peregrine.core.placement import Placement
+from peregrine.core.reconfigure import Move, Plan
+from peregrine.core.topology import Link, Topology
+from peregrine.core.validity import AttachedProducers
+from peregrine.errors import PlanError, StorageError, UnknownName
+from peregrine.types import MigrationId, PlaceId, SiteId, SourceId
+from peregrine.workloads import tm
+
+CLOUD, EDGE1, EDGE2 = SiteId("cloud"), SiteId("edge1"), SiteId("edge2")
+AT_CLOUD, AT_EDGE1, AT_EDGE2 = PlaceId("cloud"), PlaceId("edge1"), PlaceId("edge2")
+CAR0, CAR1 = KeySet.of_keys(tm.GROUPS, ["car0"]), KeySet.of_keys(tm.GROUPS, ["car1"])
+INITIAL: Initial = ((tm.MOV_AVG, CAR1, AT_EDGE1),)
+
+
+def make(initial: Initial, feeds: Feeds) -> Manager:
+    link = Link(10.0, 100.0)
+    topology = Topology.tree(CLOUD, {EDGE1: (CLOUD, link), EDGE2: (CLOUD, link)})
+    attachments = Attachments()
+    placement = Placement(topology, tm.specs(), initial)
+    return Manager(placement, tm.specs(), attachments, AttachedProducers(feeds, attachments), dwell_ms=100)
+
+
+def plan(name: str, keys: KeySet, source: PlaceId, target: PlaceId) -> Plan:
+    return Plan(name, ((Move(tm.MOV_AVG, keys, source, target),),))
+
+
+def report(name: str, status: str) -> Report:
+    return Report(EDGE1, MigrationId(f"{name}.0.0"), status)
+
+
+# A plan runs, is followed by a car that drives from edge1 to edge2, and by a plan that is taken back.
+STORY: list[ManagerEvent] = [
+    Attached(EDGE1, SourceId("car1"), 5, 0),
+    Submit(plan("down", CAR0, AT_CLOUD, AT_EDGE1)),
+    Tick(1000),
+    report("down", "begun"),
+    report("down", "switched"),
+    report("down", "done"),
+    Attached(EDGE2, SourceId("car1"), 2000, 1),
+    Stray(CLOUD, tm.MOV_AVG, "car1", SourceId("car1")),
+    report("roam0-up", "done"),
+    Tick(2050),
+    Tick(2200),
+    report("roam1-down", "done"),
+    Submit(plan("back", CAR0, AT_EDGE1, AT_CLOUD)),
+    Cancel("back"),
+    report("back", "aborted"),
+]
+
+
+def story_told(directory: Path, die_after_each: bool) -> tuple[list[object], DurableManager]:
+    effects: list[object] = []
+    manager = DurableManager(directory, make)
+    manager.place(INITIAL)
+    manager.feed(SourceId("car1"), ((tm.MOV_AVG, CAR1),))
+    for event in STORY:
+        if die_after_each:
+            manager.close()
+            manager = DurableManager(directory, make)
+        effects += manager.step(event)
+    return effects, manager
+
+
+@pytest.mark.parametrize("snapshot_bytes", [1 << 20, 1])
+def test_a_manager_that_dies_after_every_event_does_what_one_that_lives_does(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, snapshot_bytes: int
+) -> None:
+    monkeypatch.setattr(durable_manager, "SNAPSHOT_BYTES", snapshot_bytes)
+    lived, one = story_told(tmp_path / "one", die_after_each=False)
+    died, other = story_told(tmp_path / "other", die_after_each=True)
+    assert died == lived
+    ended = {each.plan.id: each.outcome for each in lived if isinstance(each, PlanEnded)}
+    assert ended == dict.fromkeys(("down", "roam0-up", "roam1-down"), Status.DONE) | {"back": Status.ABORTED}
+    for manager in (one, other):
+        assert manager.machine.coordinator.placement.owner(tm.MOV_AVG, "car0") == AT_EDGE1
+        assert manager.machine.coordinator.placement.owner(tm.MOV_AVG, "car1") == AT_EDGE2
+        back = manager.ended("back")
+        assert back is not None and back.outcome is Status.ABORTED
+        manager.close()
+
+
+def test_a_plan_that_was_promised_is_begun_again_by_the_next_manager(tmp_path: Path) -> None:
+    manager = DurableManager(tmp_path, make)
+    assert not manager.placed
+    manager.place(INITIAL)
+    manager.step(Submit(plan("p", CAR0, AT_CLOUD, AT_EDGE1)))  # and dies before the command has gone out
+    # The process is gone: nobody closes the journal. (Its lock is this process's own, so it does not stand in the way.)
+    again = DurableManager(tmp_path, make)
+    assert again.placed
+    assert [e.site for e in again.step(Tick(10_000)) if isinstance(e, ToRouter)] == [EDGE1, EDGE1]
+    with pytest.raises(PlanError, match="already a plan 'p'"):
+        again.step(Submit(plan("p", CAR0, AT_CLOUD, AT_EDGE1)))
+
+
+def test_what_is_refused_is_refused_for_ever_and_leaves_no_trace(tmp_path: Path) -> None:
+    manager = DurableManager(tmp_path, make)
+    manager.place(())
+    manager.feed(SourceId("car0"), ((tm.MOV_AVG, CAR0),))
+    manager.step(Attached(EDGE2, SourceId("car0"), 5, 0))
+    with pytest.raises(PlanError, match="would not be above car0"):
+        manager.step(Submit(plan("p", CAR0, AT_CLOUD, AT_EDGE1)))
+    with pytest.raises(UnknownName):
+        manager.step(Cancel("p"))
+    manager.close()
+    again = DurableManager(tmp_path, make)
+    assert not again.machine.coordinator.knows("p") and again.machine.idle
+    with pytest.raises(PlanError, match="would not be above car0"):  # it still knows who feeds what
+        again.step(Submit(plan("p", CAR0, AT_CLOUD, AT_EDGE1)))
+    assert again.step(Submit(plan("p", CAR0, AT_CLOUD, AT_EDGE2)))
+    again.close()
+
+
+def test_nothing_is_done_that_could_not_be_written(tmp_path: Path) -> None:
+    manager = DurableManager(tmp_path, make)
+    manager.place(())
+    manager.close()
+    with pytest.raises(StorageError):
+        manager.step(Submit(plan("p", CAR0, AT_CLOUD, AT_EDGE1)))
+    assert not manager.machine.coordinator.knows("p")

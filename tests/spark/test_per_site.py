@@ -1,0 +1,111 @@
+"""One Spark application for each site, with executors in processes of their own (Spark's `local-cluster`)."""
+
+import os
+import signal
+import time
+from collections.abc import Callable
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+from peregrine import proof
+from peregrine.control.local import Deployment, local
+from peregrine.core.keyspace import KeySet
+from peregrine.core.reconfigure import Move, Plan
+from peregrine.core.rows import UNCHAINED, Row
+from peregrine.core.topology import Link, Topology
+from peregrine.errors import ConfigurationError
+from peregrine.types import PlaceId, SiteId, SourceId
+from peregrine.workloads import tm
+
+CLOUD, EDGE = SiteId("cloud"), SiteId("edge")
+CARS = tm.vehicles(6)
+
+
+@pytest.fixture
+def java() -> None:
+    if find_spec("pyspark") is None:
+        pytest.skip("pyspark is not installed: pip install --editable '.[spark]'")
+    from peregrine.spark.java import find_java
+
+    try:
+        find_java()
+    except ConfigurationError as error:
+        pytest.skip(str(error))
+
+
+class Traffic:
+    def __init__(self, up: Deployment) -> None:
+        self.up = up
+        self.sent: list[Row] = []
+        self._devices = {
+            car: up.device(car, EDGE, feeds=(tm.MOV_AVG, KeySet.of_keys(tm.GROUPS, [car])), durable=False)
+            for car in CARS
+        }
+        self._readings = {car: tm.readings(car) for car in CARS}
+
+    def send(self, count: int) -> None:
+        """So many rows of each car."""
+        for _ in range(count):
+            for car, device in self._devices.items():
+                payload = next(self._readings[car])
+                device.send(tm.MOV_AVG, car, payload)
+                seq = sum(row.source == car for row in self.sent)
+                self.sent.append(Row(car, SourceId(car), seq, UNCHAINED, 0, 0, payload))
+
+    def settled(self) -> None:
+        for device in self._devices.values():
+            assert device.flush(30.0), device.trouble
+        until(self.quiet, f"rows still on their way: {[c.status() for c in self.up.clients.values()]}")
+
+    def quiet(self) -> bool:
+        statuses = [client.status() for client in self.up.clients.values()]
+        committed = all(status.ends == status.commits and not status.leftovers for status in statuses)
+        return committed and sum(status.results_end for status in statuses) == len(self.sent)
+
+
+def test_half_of_the_keys_move_between_two_applications_and_one_of_them_dies(java: None, tmp_path: Path) -> None:
+    topology = Topology.tree(CLOUD, {EDGE: (CLOUD, Link(5.0, 1000.0))})
+    specs, operators = tm.specs(), tm.operators()
+    with local(
+        topology, specs, operators, directory=tmp_path, hosts="per-site", master="local-cluster[1,1,1024]"
+    ) as up:
+        traffic = Traffic(up)
+        traffic.send(20)
+        traffic.settled()
+        assert all(len(host.pids) > 2 for host in up.hosts.values()), "a driver and an executor each"
+        seen = {pid for host in up.hosts.values() for pid in host.pids}
+
+        half = KeySet.of_keys(tm.GROUPS, CARS[:3])
+        up.submit(Plan("half", ((Move(tm.MOV_AVG, half, PlaceId(CLOUD), PlaceId(EDGE)),),)))
+        traffic.send(20)
+        up.wait("half")
+        traffic.settled()
+
+        os.kill(up.hosts[EDGE].pids[0], signal.SIGKILL)
+        traffic.send(10)
+        traffic.settled()
+
+        progress = {each.query: each for each in up.progress()}
+        assert set(progress) == {"host cloud", "host edge"}
+        assert all(each.running and each.batch >= 0 and each.trigger_ms > 0 for each in progress.values())
+        found, should, should_states = up.states(), *proof.expected(specs, operators, {tm.MOV_AVG: traffic.sent})
+        assert len({blob for op, blob in found if op == tm.MOV_AVG}) > 1
+        result = proof.prove(len(traffic.sent), up.result_lines(), should, proof.values(found), should_states)
+        assert result.holds, result
+        assert result.rows_out == len(traffic.sent) == 300
+        seen |= {pid for host in up.hosts.values() for pid in host.pids}
+    assert [pid for pid in seen if Path(f"/proc/{pid}").exists()] == []
+    with (
+        pytest.raises(ConfigurationError, match='hosts="per-site"'),
+        local(topology, specs, operators, directory=tmp_path),
+    ):
+        pass
+
+
+def until(done: Callable[[], bool], complaint: str, patience_s: float = 90.0) -> None:
+    deadline_s = time.monotonic() + patience_s
+    while not done():
+        assert time.monotonic() < deadline_s, complaint
+        time.sleep(0.1)
