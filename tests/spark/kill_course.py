@@ -114,7 +114,7 @@ class Course:
         self.caller = self._start("caller")
         self.devices = self._start("devices")
         self._migrations = 0
-        self._below = False  # where the moving keys are
+        self._below = True  # the moving keys are at edge1
 
     def _start(self, role: str) -> Peer:
         peer = Peer(role, self.directory)

@@ -34,7 +34,7 @@ from peregrine.workloads import tm
 CLOUD, EDGE1, EDGE2 = SiteId("cloud"), SiteId("edge1"), SiteId("edge2")
 CARS = tm.vehicles(6)
 MOVING = CARS[:3]  # those at edge1: their keys can live there or above
-ROWS_PER_S = 300.0
+ROWS_PER_S = 120.0
 PATIENCE_S = 120.0
 _mouth = threading.Lock()
 
@@ -55,8 +55,10 @@ def commands() -> Iterator[dict[str, Any]]:
 def caller(directory: Path) -> None:
     link = Link(10.0, 1000.0)
     topology = Topology.tree(CLOUD, {EDGE1: (CLOUD, link), EDGE2: (CLOUD, link)})
+    # They begin at edge1 and are elsewhere when the caller is killed: a second time this must have no effect.
+    initial = [(tm.MOV_AVG, KeySet.of_keys(tm.GROUPS, MOVING), PlaceId(EDGE1))]
     # Small snapshots: a router that is killed has cut its journal before.
-    with local(topology, tm.specs(), tm.operators(), directory=directory, watch=_tell, snapshot_mb=0.25) as up:
+    with local(topology, tm.specs(), tm.operators(), initial, directory, watch=_tell, snapshot_mb=0.25) as up:
         for car in CARS:
             up.driver.feed(SourceId(car), ((tm.MOV_AVG, KeySet.of_keys(tm.GROUPS, [car])),))
         say(ready=True)
@@ -149,11 +151,12 @@ def _drive(cars: dict[str, Device], going: threading.Event, idle: threading.Lock
     readings = {car: islice(tm.readings(car), device.taken, None) for car, device in cars.items()}
     while going.wait():
         with idle:
-            for car, device in cars.items():
+            for car, device in cars.items() if going.is_set() else ():  # it may have been told to stop meanwhile
                 device.send(tm.MOV_AVG, car, next(readings[car]), time_ms=device.taken)
         time.sleep(len(cars) / ROWS_PER_S)
 
 
 if __name__ == "__main__":
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
+    logging.getLogger("py4j").setLevel(logging.CRITICAL)  # it tells at length that Spark has died
     {"caller": caller, "devices": devices}[sys.argv[1]](Path(sys.argv[2]))

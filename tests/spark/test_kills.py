@@ -15,10 +15,11 @@ PHASES = ("before", "begun", "snapshot", "restored", "switched", "done")
 # Spark: its JVM; a worker: what runs its tasks; the reader: what asks routers for offsets.
 VICTIMS = ("source", "target", "caller", "spark", "worker", "reader", "devices")
 EVERY_TIME = [
-    *(("source", "snapshot"), ("target", "switched"), ("worker", "restored")),
-    *(("devices", "begun"), ("caller", "restored"), ("reader", "begun"), ("spark", "snapshot")),
+    *(("source", "snapshot"), ("caller", "restored"), ("worker", "restored"), ("target", "switched")),
+    *(("devices", "begun"), ("reader", "begun"), ("spark", "snapshot")),
 ]
-ALL = [(victim, phase) for victim in VICTIMS for phase in PHASES for _ in ("down", "up")]
+# Keys go down and up in turn: a router has been the source and the target, the anchor and the gate of each phase.
+ALL = [(victim, phase) for victim in VICTIMS for phase in PHASES for _ in range(2 if victim in VICTIMS[:2] else 1)]
 CELLS = ALL if os.environ.get("PEREGRINE_KILLS") == "all" else EVERY_TIME
 
 

@@ -58,7 +58,7 @@ def test_a_place_that_the_checkpoint_does_not_know_begins_at_its_start_and_one_t
     reader = source.LogReader({"places": '[["a", "x:1"], ["b", "x:1"]]', "token_file": "t", "start": '{"b": 5}'})
     assert reader.initialOffset() == {"a": 0, "b": 5}
     parts = reader.partitions({"a": 3, "gone": 9}, {"a": 3, "b": 8, "gone": 9})
-    assert [(part.place, part.start, part.end) for part in parts] == [("b", 5, 8)]  # type: ignore[attr-defined]
+    assert [(part.place, part.start, part.end) for part in parts[0].stretches] == [("b", 5, 8)]  # type: ignore[attr-defined]
 
 
 def test_a_registry_names_what_it_has_and_notices_a_replacement(tmp_path: Path) -> None:
@@ -76,6 +76,9 @@ def test_a_registry_names_what_it_has_and_notices_a_replacement(tmp_path: Path) 
     registry.publish(file, {OP: Ledger(SINK, running=False)})
     assert registry.operator_of(str(file), OP) == Ledger(SINK, running=False)
     assert file.stat().st_mode & 0o077 == 0
+    registry.publish(file, {OpId("app/other"): Ledger(SINK)}, withdrawn=[OP])
+    with pytest.raises(UnknownName, match="app/other"):
+        registry.operator_of(str(file), OP)
 
 
 def test_a_host_serves_at_least_one_place_and_each_once(tmp_path: Path) -> None:

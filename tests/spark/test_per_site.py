@@ -96,12 +96,37 @@ def test_half_of_the_keys_move_between_two_applications_and_one_of_them_dies(jav
         assert result.holds, result
         assert result.rows_out == len(traffic.sent) == 300
         seen |= {pid for host in up.hosts.values() for pid in host.pids}
-    assert [pid for pid in seen if Path(f"/proc/{pid}").exists()] == []
+    assert [pid for pid in seen if runs(pid)] == []
     with (
         pytest.raises(ConfigurationError, match='hosts="per-site"'),
         local(topology, specs, operators, directory=tmp_path),
     ):
         pass
+
+
+def test_settings_of_a_host_come_back_as_they_were_written_and_a_mistake_has_its_place(tmp_path: Path) -> None:
+    pytest.importorskip("pyspark", reason="pyspark is not installed: pip install --editable '.[spark]'")
+    from peregrine.spark.host import HostConfig
+    from peregrine.spark.host_process import HostSettings
+    from peregrine.spark.worker import PlaceAddress
+
+    places = [PlaceAddress(PlaceId("edge/a"), "127.0.0.1:1"), PlaceAddress(PlaceId("edge/b"), "127.0.0.1:1")]
+    config = HostConfig(places, tmp_path / "token", tmp_path / "operators", tmp_path / "checkpoint", max_rows=7)
+    settings = HostSettings(config, "local[1]", str(tmp_path), {"spark.executor.memory": "2g"})
+    settings.save(tmp_path / "host.json")
+    assert HostSettings.load(tmp_path / "host.json") == settings
+    text = (tmp_path / "host.json").read_text()
+    (tmp_path / "host.json").write_text(text.replace('"max_rows": 7', '"max_rows": "seven"'))
+    with pytest.raises(ConfigurationError, match=r"host.max_rows"):
+        HostSettings.load(tmp_path / "host.json")
+
+
+def runs(pid: int) -> bool:
+    """It may have ended and not be buried yet."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
 
 
 def until(done: Callable[[], bool], complaint: str, patience_s: float = 90.0) -> None:

@@ -24,10 +24,14 @@ def draws(count: int) -> list[Scenario]:
     return [each for each in drawn if each.ordered and each.lossless][:count]
 
 
+def ran(scenario: Scenario) -> Simulation:
+    return Simulation(scenario).run()
+
+
 def test_the_journals_of_correct_runs_show_nothing_wrong() -> None:
     moved = 0
     for scenario in draws(12):
-        run = Simulation(scenario).run()
+        run = ran(scenario)
         assert run.observed.finished
         assert audited(run) == [], f"seed {scenario.seed}"
         moved += len(run.observed.moved)
@@ -35,13 +39,13 @@ def test_the_journals_of_correct_runs_show_nothing_wrong() -> None:
 
 
 def test_what_is_wrong_is_found() -> None:
-    run = next(run for run in (Simulation(each).run() for each in draws(12)) if len(run.observed.moved) > 2)
+    run = next(run for run in map(ran, draws(12)) if any(len(at) > 1 for at in run.observed.emitters.values()))
     assert any("but emitted at" in each for each in audited(run, lambda seen: seen.done.clear()))
     assert any("emitted by nobody" in each for each in audited(run, lambda seen: seen.emitted.clear()))
 
 
 def test_a_journal_that_ends_in_the_middle_of_a_migration_shows_what_was_left_behind() -> None:
-    run = next(run for run in (Simulation(each).run() for each in draws(12)) if len(run.observed.moved) > 2)
+    run = next(run for run in map(ran, draws(12)) if len(run.observed.moved) > 2)
     found = []
     for site, router in run.routers.items():
         for cut in range(0, len(router.journal), 7):

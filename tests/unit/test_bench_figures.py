@@ -6,9 +6,11 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from peregrine.bench.spark import experiment, figures, many_keys, memory, moves, steady, throughput
+from peregrine.bench.spark import experiment, figures, large_state, many_keys, memory, moves, steady, throughput
 from peregrine.bench.spark.experiment import Experiment, Found, PartFailed, Scale
 from peregrine.bench.spark.figures import Figure, Outcome, at_least, at_most
+from peregrine.core.rows import UNCHAINED, Row
+from peregrine.types import SourceId
 
 FINE = {
     "rows_in": 10,
@@ -60,7 +62,7 @@ def test_figures_with_a_target_stand_first_with_the_target_beside_them() -> None
     lines = printed(
         [outcome(Figure("duration", 1234.5, "ms")), outcome(Figure("ratio", 0.5, "x", at_most(0.35), "80 / 160 ms"))]
     )
-    assert lines[1] == "name: ratio 0.50x ≤ 0.35x short 80 / 160 ms"
+    assert lines[1:3] == ["name: ratio 0.50x ≤ 0.35x short", "80 / 160 ms"]
     assert lines[-1] == "name: duration 1,234 ms"
 
 
@@ -186,3 +188,50 @@ def test_memory_that_saws_is_flat_and_memory_that_climbs_is_not() -> None:
     assert memory.flatness([50.0 + 10 * i for i in range(30)]) == pytest.approx(340 / 240)
     climbing = [{"rows": i * 1e6, "rss_mb": 50.0 + 2 * i} for i in range(30)]
     assert memory.slope(climbing) == pytest.approx(2.0)
+
+
+def large(jitter_ms: float, written: float) -> dict[str, float]:
+    return {
+        "jitter_ms": jitter_ms,
+        "written_bytes_per_batch": written,
+        "duration_ms": 500.0,
+        "steady_p99_ms": 90.0,
+        "bytes_moved": 1000,
+    }
+
+
+def test_large_state_compares_jitter_and_what_a_batch_writes_with_what_there_is() -> None:
+    sizes = {"10 KB": large(50.0, 20e3), "10 MB": large(80.0, 524288.0)}
+    found = {"live": {"sizes": sizes}, "untouched": {"trigger_ms": {"nothing": 50.0, "100 MB": 53.0}}}
+    flat, beside, written, *_ = large_state.figures(found)
+    assert (flat.value, flat.verdict) == (1.6, "pass")
+    assert (beside.value, beside.verdict) == (1.06, "pass")
+    assert (written.value, written.verdict) == (0.025, "pass")
+
+
+def test_what_is_not_built_is_said_and_not_measured() -> None:
+    found = {
+        "live": {"sizes": {"10 KB": large(50.0, 0.0)}, "not_built": "no store"},
+        "untouched": {"trigger_ms": {"nothing": 50.0}, "not_built": "no store"},
+    }
+    told = large_state.figures(found)
+    assert [figure.verdict for figure in told[:3]] == ["not measured"] * 3
+    assert told[0].note == "no store"
+
+
+def test_a_large_key_holds_as_much_as_it_should_and_no_two_entries_alike() -> None:
+    held = large_state.entries_of(large_state.MOVES, 1 << 20)
+    assert sum(map(len, held.values())) == 1 << 20
+    assert len(set(held.values())) == len(held)
+    assert large_state.entries_of("k1", 1 << 20) == {}
+
+
+def test_the_operator_of_large_keys_counts_and_audits_what_it_holds() -> None:
+    hoard, value = large_state.Hoard(4096), None
+    payloads = []
+    for seq, payload in enumerate([b"", b"", large_state.AUDIT]):
+        row = Row(large_state.MOVES, SourceId("s"), seq, UNCHAINED, 0, 0, payload)
+        value, (out,) = hoard.on_row(row.key, value, row, {})
+        payloads.append(json.loads(out.payload))
+    checksum = large_state._checksum(large_state.entries_of(large_state.MOVES, 4096))
+    assert payloads == [[1, None], [2, None], [3, checksum]]

@@ -1,11 +1,14 @@
-"""The pictures of the demonstration, drawn into a file that says it is a terminal."""
+"""The pictures of the simulated demonstration, drawn into a file that says it is a terminal; Ctrl-C in the real one."""
 
+import os
+import signal
 from io import StringIO
 
 import pytest
 from rich.console import Console
 
 from peregrine import demo
+from peregrine.control.demo import interrupted_once
 from peregrine.sim import cars
 from peregrine.sim.cars import Phase, Watch
 from peregrine.sim.simulation import Simulation
@@ -45,3 +48,18 @@ def test_on_a_terminal_the_demo_plays_and_then_proves(monkeypatch: pytest.Monkey
     assert demo.run_demo(Console(file=paper, force_terminal=True, width=100, height=40))
     assert len(slept_s) > 20
     assert "Compared with a run in which nothing moved" in paper.getvalue()
+
+
+def test_ctrl_c_interrupts_once_and_not_while_everything_is_put_away() -> None:
+    before = signal.getsignal(signal.SIGINT)
+    put_away = False
+    with pytest.raises(KeyboardInterrupt), interrupted_once() as again:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)  # as Spark does when a session begins
+        again()
+        try:
+            os.kill(os.getpid(), signal.SIGINT)
+        finally:
+            os.kill(os.getpid(), signal.SIGINT)
+            put_away = True
+    assert put_away
+    assert signal.getsignal(signal.SIGINT) is before

@@ -135,6 +135,19 @@ def test_a_batch_knows_what_it_referred_to_before_and_after() -> None:
     assert references(keys) == second.after != set()
 
 
+def test_a_batch_also_needs_what_its_snapshots_refer_to() -> None:
+    """Rows behind a snapshot change the value: its chunks are then neither in the state before nor in the one after."""
+    store = MemoryChunks()
+    batch = spill(store)
+    keys = decode(encode({"car1": KeyState(list(range(1000)), Books())}, spill(store)), batch)
+    keys["car1"].value.append(1)
+    image = keys["car1"].image("car1", spill=batch)
+    keys["car1"].value.append(2)
+    encode(keys, batch)
+    assert set(image.stored) - batch.before - batch.after
+    assert batch.needed >= {*image.stored, *batch.before, *batch.after}
+
+
 def test_a_spilled_value_travels_as_names() -> None:
     store = MemoryChunks()
     ks = KeyState(list(range(1000)), Books({"s": 3}), 7)

@@ -1,6 +1,7 @@
 """What a person sees of a run on Spark, and the figures at its end, from a run that is only told."""
 
 import json
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 from io import StringIO
@@ -26,6 +27,7 @@ from peregrine.types import MigrationId, PlaceId, SiteId, SourceId
 from peregrine.workloads import tm
 
 COURSE = Course()
+README = Path(__file__).parents[2] / "README.md"
 FINE = Proof(1000, 1000, 0, 0, 0, 10, ())
 WAIT_MS = 100
 STEADY_MS, MOVED_MS, DROVE_MS, ENDED_MS = 2_000, 12_000, 20_000, 32_000
@@ -247,3 +249,18 @@ def test_the_picture_shows_late_rows_where_they_are() -> None:
     late = at_s[slowest_ms > 300]
     assert late.min() == pytest.approx((MOVED_MS - STEADY_MS) / 1000 + 0.25)
     assert np.all(median_ms <= slowest_ms)
+
+
+def test_readme_shows_what_is_shown_at_the_end() -> None:
+    """The numbers are of one run; what is measured, and that the proof held, is the same in every run."""
+    paper = StringIO()
+    show(Console(file=paper, width=80), found(told()))
+    shown = next(block for block in README.read_text("utf-8").split("```") if block.startswith("text\nSteady state"))
+    assert labels(shown.removeprefix("text\n")) == labels(paper.getvalue())
+    for fact in ("lost", "repeated", "out of order"):
+        assert re.search(rf"^{fact} +0$", shown, re.MULTILINE)
+
+
+def labels(text: str) -> list[str]:
+    """What stands before the first wide gap of each line, but for lines that are set in."""
+    return [re.split(r"\s{2,}", line)[0] for line in text.splitlines() if line[:1].strip()]

@@ -15,14 +15,17 @@ from peregrine.core.coordinator import PlanEnded
 from peregrine.core.keyspace import KeySet
 from peregrine.core.operator import OpSpec
 from peregrine.core.reconfigure import Plan
+from peregrine.core.state import whole
 from peregrine.core.topology import Topology
 from peregrine.errors import UnknownName
+from peregrine.net.chunk_files import ChunkFiles
 from peregrine.net.client import RouterClient
 from peregrine.net.device import Device
 from peregrine.net.launch import RouterProcess
+from peregrine.net.protocol import CHUNKS
 from peregrine.net.uplink import Uplinks
 from peregrine.proof import Lines
-from peregrine.types import OpId, SiteId, SourceId
+from peregrine.types import OpId, PlaceId, SiteId, SourceId, site_of
 
 if TYPE_CHECKING:
     from peregrine.spark.listener import Progress
@@ -118,13 +121,18 @@ class Deployment:
                 lines.setdefault((op, key, source), []).append((seq, payload))
 
     def states(self) -> list[tuple[OpId, bytes]]:
-        """The committed state of every group at every place."""
+        """The committed state of every group at every place, with what is in chunks."""
         if self.hosts:
             found = sorted(each for host in self.hosts.values() for each in host.states())
-            return [(OpId(op), blob) for _, op, _, blob in found]
-        from peregrine.spark.host import states
+        else:
+            from peregrine.spark.host import states
 
-        return [(op, blob) for (_, op, _), blob in sorted(states(self.spark, self.checkpoint).items())]
+            found = sorted((*at, blob) for at, blob in states(self.spark, self.checkpoint).items())
+        return [(OpId(op), whole(blob, ChunkFiles(self.chunks(PlaceId(place))))) for place, op, _, blob in found]
+
+    def chunks(self, place: PlaceId) -> Path:
+        """The chunk store of a place's site."""
+        return self.directory / site_of(place) / CHUNKS
 
     def progress(self) -> "list[Progress]":
         """How the queries of the hosts get on."""

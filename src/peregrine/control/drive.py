@@ -6,10 +6,11 @@ The demonstration and the end-to-end test run this, and prove the same of it.
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from peregrine import proof
+from peregrine.control.auditing import audit_deployment
 from peregrine.control.local import Deployment, local
 from peregrine.control.watch import Watch
 from peregrine.core.coordinator import plan_of
@@ -99,6 +100,7 @@ def run(
         watch.say("comparing results and states with a run in which nothing moved")
         states = proof.values(deployment.states())
         found = proof.prove(len(traffic.sent), deployment.result_lines(), should, states, should_states)
+        found = replace(found, violations=tuple(audit_deployment(deployment)))
     return found, marks
 
 

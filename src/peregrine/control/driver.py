@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from types import TracebackType
+from typing import TypeVar
 
 from peregrine.control.durable_manager import DurableManager
 from peregrine.control.supervisor import Incident
@@ -24,7 +25,20 @@ from peregrine.types import SiteId, SourceId
 TICK_S = 0.2
 
 News = Report | Reached | Stray | Attached | Incident
+T = TypeVar("T")
 log = logging.getLogger(__name__)
+
+
+def carefully(watch: Callable[[T], None]) -> Callable[[T], None]:
+    """An observer that raises must not make the manager deaf."""
+
+    def watched(news: T) -> None:
+        try:
+            watch(news)
+        except Exception:
+            log.exception("watch raised on %r", news)
+
+    return watched
 
 
 class ManagerDriver:
@@ -36,7 +50,7 @@ class ManagerDriver:
     ) -> None:
         self._durable = durable
         self._clients = clients
-        self._watch = watch
+        self._watch = carefully(watch)
         self._changed = threading.Condition()
         self._stop = threading.Event()
         self._threads = [

@@ -48,9 +48,16 @@ class Fed:
     feeds: FedKeys
 
 
-Recorded = ManagerEvent | Placed | Fed
+@dataclass(frozen=True, slots=True)
+class Dwelling:
+    """From here on keys wait so long before they follow a source. (Before, they waited as it was then.)"""
+
+    dwell_ms: int
+
+
+Recorded = ManagerEvent | Placed | Fed | Dwelling
 _KINDS: dict[str, type[Any]] = {
-    kind.__name__: kind for kind in (Placed, Fed, Submit, Cancel, Report, Tick, Attached, Stray)
+    kind.__name__: kind for kind in (Placed, Fed, Dwelling, Submit, Cancel, Report, Tick, Attached, Stray)
 }
 _decoders = {name: msgspec.msgpack.Decoder(kind) for name, kind in _KINDS.items()}
 _envelope = msgspec.msgpack.Decoder(tuple[str, msgspec.Raw])
@@ -112,6 +119,11 @@ class DurableManager:
         self._write(Placed(initial))
         self._apply(Placed(initial))
 
+    def dwell(self, dwell_ms: int) -> None:
+        if self.machine.mobility.dwell_ms != dwell_ms:
+            self._write(Dwelling(dwell_ms))
+            self._apply(Dwelling(dwell_ms))
+
     def feed(self, source: SourceId, feeds: FedKeys) -> None:
         if self._books.feeds.get(source) != feeds:
             self._write(Fed(source, feeds))
@@ -151,6 +163,9 @@ class DurableManager:
                 return []
             case Fed(source, feeds):
                 self._books.feeds[source] = feeds
+                return []
+            case Dwelling(dwell_ms):
+                self.machine.mobility.dwell_ms = dwell_ms
                 return []
         try:
             effects = self.machine.step(record)

@@ -15,7 +15,7 @@ from peregrine.control.watch import Journey, Watch
 from peregrine.measure import PHASES, Cost, Outputs, Steady
 from peregrine.proof import Proof
 
-SETTLED_MS = 2000.0  # after the end of a reconfiguration, before the next steady state
+SETTLED = 0.25  # of the time between the end of one reconfiguration and the next does not count as steady
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,8 @@ def _reconfigurations(watch: Watch, marks: Marks) -> Iterator[Reconfiguration]:
     """Each against the steady state before the event that began it: the request, or that the car drove."""
     journeys = [each for each in watch.journeys.values() if each.ended]
     first = next(each for each in journeys if each.plan == PLAN)
-    settled_ms = max(first.steps.values()) + SETTLED_MS
+    first_ended_ms = max(first.steps.values())
+    settled_ms = first_ended_ms + SETTLED * (marks.drove_ms - first_ended_ms)
     for i, journey in enumerate(journeys):
         until_ms = min(journeys[i + 1].steps.values()) if i + 1 < len(journeys) else marks.ended_ms
         if journey is first:
@@ -104,7 +105,7 @@ def _costs(found: Figures) -> Table:
     def row(name: str, values: list[float | None], style: str = "") -> None:
         table.add_row(name, *("-" if value is None else f"{value:,.0f}" for value in values), style=style)
 
-    row("disruption (latency ≥ mean + 5 sigma)", [each.disruption_ms for each in costs])
+    row("disruption (≥ mean + 5 sigma)", [each.disruption_ms for each in costs])
     row("peak latency jitter", [each.peak_jitter_ms for each in costs])
     row("freeze (longest silence)", [each.freeze_ms for each in costs])
     row("reconfiguration duration", [each.duration_ms for each in costs])

@@ -45,12 +45,14 @@ def start_per_site(
     directory = deployment.directory
     for site in deployment.topology.sites:
         places = [PlaceAddress(place, deployment.addresses[site]) for place in deployment.topology.places(site)]
-        config = HostConfig(places, token_file, registry, directory / "checkpoints" / site)
+        chunks = {place: deployment.chunks(place) for place, _ in places}
+        config = HostConfig(places, token_file, registry, directory / "checkpoints" / site, chunks=chunks)
         settings = HostSettings(config, master or MASTER, str(directory / f"host-{site}"))
         process = HostProcess(site, settings, directory / f"host-{site}.json", directory / f"host-{site}.log")
         process.on_start = lambda: _note_all(deployment)
         stack.callback(process.stop)
         deployment.hosts[site] = process
+    stack.callback(_release_all, deployment)  # before the first is waited for
     for process in deployment.hosts.values():
         process.wait_ready()
         deployment.supervisor.watch_over(process)
@@ -63,6 +65,11 @@ def check_kind(directory: Path, hosts: str) -> None:
     other, of = ("checkpoint", ONE_SESSION) if hosts == PER_SITE else ("checkpoints", PER_SITE)
     if (directory / other).exists():
         raise ConfigurationError(f'the hosts of {directory} have run with hosts="{of}"', "go on with that")
+
+
+def _release_all(deployment: "Deployment") -> None:
+    for process in deployment.hosts.values():
+        process.release()
 
 
 def _note_all(deployment: "Deployment") -> None:
@@ -85,6 +92,7 @@ class HostProcess:
         self._start()
 
     def _start(self) -> None:
+        self._gone = False
         with open(self._log_file, "ab") as log:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "peregrine.spark.host_process", "--config", str(self._settings_file)],
@@ -105,7 +113,7 @@ class HostProcess:
     @property
     def pids(self) -> list[int]:
         """Of all that belongs to it, as of now."""
-        return list(_session(self._process.pid))
+        return [] if self._gone else list(_session(self._process.pid))
 
     # --- what it is asked ---
 
@@ -161,9 +169,14 @@ class HostProcess:
         self._start()
         self.wait_ready()
 
-    def stop(self) -> None:
-        """Orderly: a batch that runs is given up, and done again by the next one."""
+    def release(self) -> None:
+        """It may end now, orderly: a batch that runs is given up, and done again by the next one."""
         self._stopped = True
+        self._close_input()
+
+    def stop(self) -> None:
+        """Returns when it has ended."""
+        self.release()
         self._end(STOP_S)
 
     def kill(self) -> None:
@@ -172,18 +185,25 @@ class HostProcess:
         self._end(STOP_S)
 
     def _end(self, patience_s: float) -> None:
+        if self._gone:
+            return  # by now its number may be that of another session
         session = self._process.pid
-        if self._process.stdin is not None and not self._process.stdin.closed:
-            with suppress(OSError):
-                self._process.stdin.close()  # its sign to end
+        self._close_input()
         deadline_s = time.monotonic() + patience_s
         while self._process.poll() is None or any(_session(session)):
             if time.monotonic() > deadline_s:
                 for pid in _session(session):
                     _kill(pid)
             time.sleep(0.05)
+        self._gone = True
         if self._process.stdout is not None:
             self._process.stdout.close()
+
+    def _close_input(self) -> None:
+        """Its sign to end."""
+        if self._process.stdin is not None:
+            with suppress(OSError):
+                self._process.stdin.close()
 
 
 def _session(number: int) -> Iterator[int]:

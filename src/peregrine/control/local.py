@@ -19,7 +19,7 @@ from typing import Any
 
 from peregrine.control.claim import claimed, note
 from peregrine.control.deployment import Deployment
-from peregrine.control.driver import ManagerDriver, News
+from peregrine.control.driver import ManagerDriver, News, carefully
 from peregrine.control.durable_manager import DurableManager, Feeds
 from peregrine.control.hosts import ONE_SESSION, PER_SITE, check_kind, start_per_site
 from peregrine.control.routers import SupervisedRouter, neighbours_of, write_addresses
@@ -82,13 +82,14 @@ def local(
                 site, topology, specs.values(), directory / site, token_file, fsync=fsync, **router_settings
             )
             _start_router(deployment, settings, stack)
-        deployment.supervisor = stack.enter_context(Supervisor(watch))
+        deployment.supervisor = stack.enter_context(Supervisor(carefully(watch)))
         _join(deployment)
-        durable = DurableManager(directory / "manager", _manager_of(topology, specs, dwell_ms), fsync)
+        durable = DurableManager(directory / "manager", _manager_of(topology, specs), fsync)
         stack.callback(durable.close)
         if not durable.placed:
             _place(deployment, initial)
             durable.place(tuple(initial))
+        durable.dwell(dwell_ms)
         registry = _publish(directory, operators)
         if hosts == PER_SITE:
             start_per_site(deployment, registry, token_file, master, stack)
@@ -113,11 +114,11 @@ def _token(file: Path) -> str:
     return read_token(file) if file.exists() and file.stat().st_size else make_token(file)
 
 
-def _manager_of(topology: Topology, specs: Mapping[OpId, OpSpec], dwell_ms: int) -> Callable[[Initial, Feeds], Manager]:
+def _manager_of(topology: Topology, specs: Mapping[OpId, OpSpec]) -> Callable[[Initial, Feeds], Manager]:
     def make(initial: Initial, feeds: Feeds) -> Manager:
         attachments = Attachments()
         placement = Placement(topology, specs, initial)
-        return Manager(placement, specs, attachments, AttachedProducers(feeds, attachments), dwell_ms=dwell_ms)
+        return Manager(placement, specs, attachments, AttachedProducers(feeds, attachments))
 
     return make
 
@@ -172,7 +173,8 @@ def _start_hosts(
         for site in deployment.topology.sites
         for place in deployment.topology.places(site)
     ]
-    config = HostConfig(places, token_file, registry, deployment.checkpoint)
+    chunks = {place: deployment.chunks(place) for place, _ in places}
+    config = HostConfig(places, token_file, registry, deployment.checkpoint, chunks=chunks)
     host = deployment.host = HostQuery(session, config)
     stack.callback(host.stop)
     deployment.supervisor.watch_over(host)

@@ -23,6 +23,7 @@ EVENTS = 6
 RECENT_MS = 2000.0  # what "now" means for rates and latency
 P99_MS = 10_000.0
 CELL_MS = 1000.0
+FULL = 3  # times the usual latency is a full bar: the first batches of Spark would dwarf the rest
 BARS = "▁▂▃▄▅▆▇█"
 COLOURS = {CLOUD: "magenta", EDGE1: "cyan", EDGE2: "green"}
 MEANING = {
@@ -119,7 +120,7 @@ def _keys(watch: Watch, site: SiteId) -> Text:
 def _phase(watch: Watch) -> Iterator[Text]:
     journey = watch.under_way
     if journey is None:
-        last = next(reversed(watch.journeys.values()), None)
+        last = next(iter(list(watch.journeys.values())[::-1]), None)
         yield Text("rows flow" if watch.rows_out else "no rows yet", style="bold")
         yield Text(f"last moved {last}" if last is not None else "nothing has moved yet")
         yield Text()
@@ -130,7 +131,7 @@ def _phase(watch: Watch) -> Iterator[Text]:
 
 
 def _steps(journey: Journey) -> Text:
-    reached = {PHASES.get(step) for step in journey.steps}
+    reached = {PHASES.get(step) for step in list(journey.steps)}
     line = Text()
     for phase in PHASES.values():
         style = "bold black on yellow" if phase == journey.phase else "yellow" if phase in reached else "dim"
@@ -170,13 +171,12 @@ def _history(watch: Watch, width: int) -> Iterator[Text]:
             sums[cell] += each.latency_ms.sum()
             counts[cell] += len(each.latency_ms)
     means = np.divide(sums, counts, out=np.zeros(width), where=counts > 0)
-    usual = float(np.median(means[counts > 0])) if counts.any() else 0.0
-    top = max(means.max(), 2 * usual, 1.0)
+    top = max(FULL * float(np.median(means[counts > 0])) if counts.any() else 0.0, 1.0)
     levels = np.minimum(means / top * len(BARS), len(BARS) - 1).astype(int)
     bars = "".join(BARS[level] if count else " " for level, count in zip(levels, counts, strict=True))
     yield Text("".join(marks), style="bold yellow")
     yield Text(bars, style="green")
-    yield Text(f"mean of each second; a full bar is {top:,.0f} ms" if counts.any() else "", style="dim")
+    yield Text(f"mean of each second; a full bar is {top:,.0f} ms or more" if counts.any() else "", style="dim")
 
 
 def _cell(at_ms: float, first_ms: float) -> int:

@@ -1,12 +1,14 @@
 """What is seen of a running deployment: results as they are read, what was sent, what routers and manager say.
 
-All on one clock, in milliseconds. Reader, sender and the manager's threads add at the end, whoever draws or measures
-reads; nothing is taken away, so nobody waits for anybody.
+All on one clock, in milliseconds. Reader, sender and the threads that hear the routers only ever add, so whoever draws
+or measures reads along and waits for nobody.
 """
 
+import threading
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
+from itertools import takewhile
 
 import numpy as np
 import pyarrow as pa
@@ -67,8 +69,8 @@ class Journey:
 
     @property
     def phase(self) -> str:
-        """Of one that has not ended: what began last."""
-        return measure.PHASES[max(self.steps, key=lambda step: self.steps[step])]
+        """What began last."""
+        return [measure.PHASES[step] for step in list(self.steps) if step in measure.PHASES][-1]
 
     def __str__(self) -> str:
         return f"{self.what}: {self.way}"
@@ -92,6 +94,7 @@ class Watch:
         self.rows_in = self.rows_out = 0
         self.now_ms = now_ms
         self.began_ms = now_ms()
+        self._hearing = threading.Lock()  # several routers are heard at the same time
 
     # --- adding ---
 
@@ -110,23 +113,27 @@ class Watch:
 
     def on_news(self, news: News | PlanEnded) -> None:
         now_ms = self.now_ms()
-        self.timeline.append((now_ms, news))
-        match news:
-            case Report(_, migration, step) | Reached(_, migration, step):
-                self._reached(now_ms, migration, step)
-            case Attached(site, source):
-                self.connected[source] = site
-            case Incident(what, status, detail):
-                self.say(f"{what} {status}{f': {detail}' if detail else ''}")
+        with self._hearing:
+            self.timeline.append((now_ms, news))
+            match news:
+                case Report(_, migration, step) | Reached(_, migration, step):
+                    self._reached(now_ms, migration, step)
+                case Attached(site, source):
+                    self.connected[source] = site
+                case Incident(what, status, detail):
+                    self.say(f"{what} {status}{f': {detail}' if detail else ''}")
 
     def _reached(self, now_ms: float, id: MigrationId, step: str) -> None:
-        migration = self.find(id) if id not in self.journeys else self.journeys[id].migration
-        if migration is None:
-            return  # news of one that has ended, told again
-        journey = self.journeys.setdefault(id, Journey(migration))
-        if step in journey.steps:
+        journey = self.journeys.get(id)
+        if journey is None:
+            migration = self.find(id)
+            if migration is None:
+                return  # news of one that has ended, told again
+            journey = Journey(migration)
+        elif step in journey.steps:
             return
         journey.steps[step] = now_ms
+        self.journeys[id] = journey  # only now: a journey that is seen has a step
         if step == "done":
             self.owners.update(dict.fromkeys(journey.keys, journey.target))
         if step == "begun" or step in measure.ENDS:
@@ -139,13 +146,13 @@ class Watch:
         return next((each for each in list(self.journeys.values()) if not each.ended), None)
 
     def rows_in_since(self, from_ms: float) -> int:
-        return _sum_back(((at_ms, rows) for at_ms, rows in reversed(self.sent)), from_ms)
+        return sum(rows for _, rows in takewhile(lambda each: each[0] > from_ms, reversed(self.sent)))
 
     def rows_out_since(self, from_ms: float) -> int:
-        return _sum_back(((each.at_ms, len(each.latency_ms)) for each in reversed(self.arrived)), from_ms)
+        return len(self.latencies_since(from_ms))
 
     def latencies_since(self, from_ms: float) -> Milliseconds:
-        recent = [each.latency_ms for each in list(self.arrived) if each.at_ms >= from_ms]
+        recent = [each.latency_ms for each in takewhile(lambda each: each.at_ms > from_ms, reversed(self.arrived))]
         return np.concatenate(recent) if recent else np.empty(0)
 
     def outputs(self, keys: Collection[str] | None = None, but: Collection[str] = ()) -> Outputs:
@@ -160,12 +167,3 @@ class Watch:
         names = np.concatenate([each.keys.to_numpy() for each in arrived])
         mine = np.ones(len(names), dtype=bool) if keys is None else np.isin(names, list(keys))
         return found.where(mine & ~np.isin(names, list(but)))
-
-
-def _sum_back(counts: Iterable[tuple[float, int]], from_ms: float) -> int:
-    total = 0
-    for at_ms, count in counts:
-        if at_ms <= from_ms:
-            break
-        total += count
-    return total

@@ -109,6 +109,10 @@ class Fetching:
     def pending(self) -> list[Fetch]:
         return [arrival.fetch for arrival in self._arrivals if arrival.fetch is not None]
 
+    def leaving(self) -> int:
+        """For how much state on its way chunks are kept."""
+        return len(self._leaving)
+
     def pinned(self) -> set[bytes]:
         moving = [*self._leaving.values(), *(arrival.state for arrival in self._arrivals)]
         names = {name for state in moving for name in state.stored}
@@ -116,9 +120,8 @@ class Fetching:
         return names
 
     def leftovers(self) -> list[str]:
-        left = [f"chunks are kept for {each.migration.id}" for each in self._leaving.values() if each.migration]
         waiting = [each.state.migration for each in self._arrivals]
-        return left + [f"state of {each.id} waits for its chunks" for each in waiting if each]
+        return [f"state of {each.id} waits for its chunks" for each in waiting if each]
 
     def _lacking(self, state: StateRows, image: KeyImage) -> list[bytes]:
         replica = self._replicas.get(state.op, state.target, image.key) if image.stored else None

@@ -35,15 +35,18 @@ SIZES = Sizes()
 
 @dataclass(slots=True)
 class Spill:
-    """Where large values go while one group's batch is applied, and what it referred to before and after.
-
-    Until the batch after it, both are needed: this one may have to be applied again.
-    """
+    """Where large values go while one group's batch is applied, and which chunks the batch is about."""
 
     store: ChunkStore
     sizes: Sizes = SIZES
-    before: set[bytes] = field(default_factory=set)
+    before: set[bytes] = field(default_factory=set)  # what the state referred to
     after: set[bytes] = field(default_factory=set)
+    emitted: set[bytes] = field(default_factory=set)  # what snapshots in the batch refer to: neither, if rows followed
+
+    @property
+    def needed(self) -> set[bytes]:
+        """Until the batch after this one: this one may have to be applied again, and its snapshots handed over."""
+        return self.before | self.after | self.emitted
 
 
 def names_of(raw: bytes | memoryview) -> tuple[bytes, ...] | None:

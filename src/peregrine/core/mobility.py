@@ -53,7 +53,7 @@ class Mobility:
     def __init__(self, coordinator: Coordinator, attachments: Attachments, dwell_ms: int = 5000) -> None:
         self._coordinator = coordinator
         self._topology = coordinator.placement.topology
-        self._dwell_ms = dwell_ms
+        self.dwell_ms = dwell_ms
         self._attachments = attachments
         self._since_ms: dict[SourceId, int] = {}
         self._moves: dict[SourceId, int] = {}  # how often each source has moved, as far as is known
@@ -95,7 +95,7 @@ class Mobility:
         yield from self._go(Trip(stray.op, stray.key, stray.source, Phase.UP, "", stray.site), move)
 
     def _settled(self, trip: Trip, now_ms: int) -> Iterable[MobilityEffect]:
-        if trip.phase is not Phase.DWELL or now_ms - self._since_ms.get(trip.source, now_ms) < self._dwell_ms:
+        if trip.phase is not Phase.DWELL or now_ms - self._since_ms.get(trip.source, now_ms) < self.dwell_ms:
             return
         site = self._attachments.at(trip.source)
         owner = self._coordinator.placement.owner(trip.op, trip.key)

@@ -66,6 +66,8 @@ class KeyState(msgspec.Struct, array_like=True, dict=True):
         self.held = value  # what was in use stays so
         books = msgspec.msgpack.encode(self.books)
         stored = tuple(split_names(self.refs))
+        if spill is not None:
+            spill.emitted.update(stored)
         names = names_of(data)
         if names is not None:
             return KeyImage(key, self.version, books, names, (), stored, spilled=True)
@@ -98,7 +100,7 @@ def decode(state: bytes, spill: Spill | None = None) -> GroupState:
     if spill is not None:
         for ks in keys.values():
             ks.__dict__["chunks"] = spill.store
-        spill.before = references(keys)
+        spill.before, spill.emitted = references(keys), set()
     return keys
 
 
@@ -119,7 +121,10 @@ def references(keys: GroupState) -> set[bytes]:
 
 def whole(state: bytes, chunks: ChunkStore) -> bytes:
     """The same state with everything in the blob, for those who have no store."""
-    keys = decode(state, Spill(chunks))
+    spill = Spill(chunks)
+    keys = decode(state, spill)
+    if not spill.before:
+        return state
     for ks in keys.values():
         ks.value = ks.value
     return encode(keys)

@@ -6,7 +6,7 @@ after an error. Threads may share one.
 """
 
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from urllib.parse import quote
 
 import msgspec
@@ -94,6 +94,13 @@ class RouterClient:
     def read_dead(self, position: int, max_rows: int = 1000) -> tuple[pa.Table, int]:
         """`DEAD_SCHEMA`: what could not be routed, and why."""
         return self._get(Ticket(protocol.DEAD, "", position, max_rows))
+
+    def chunks(self, origin: SiteId, names: Sequence[bytes]) -> Iterator[bytes]:
+        """Chunks of the store of a site, in this order, as they come; the router asks for them where it must."""
+        with told_by_the_router(where(self.address)):
+            call = (protocol.CHUNKS, protocol.encode((origin, list(names))))
+            for result in self._connected().do_action(call, self._options()):
+                yield bytes(result.body.to_pybytes())
 
     def news(self, after: int = 0, wait_s: float = protocol.NEWS_WAIT_S) -> tuple[int, list[News]]:
         """What the router has to tell its manager since index `after`; waits a little when there is nothing.

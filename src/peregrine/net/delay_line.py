@@ -15,6 +15,7 @@ from peregrine.net.protocol import Neighbour
 WINDOW_BYTES = 8 << 20
 CALL_BYTES = 2 << 20  # of frames that are due, in one call: the other side answers nobody else meanwhile
 LEAST_TIMEOUT_S = 0.02
+TOGETHER = 0.05  # frames that arrive within this share of the latency arrive together: a call costs a millisecond
 
 
 class Frame(NamedTuple):
@@ -60,12 +61,13 @@ class DelayLine:
         self._unacked_bytes += frame.size
 
     def arrived(self, now_s: float) -> Frame | None:
-        """The frames that have arrived by now, joined into one."""
+        """The frames that have arrived by now, if any, and those close behind them, joined into one."""
         if not self._coming or self._coming[0][0] > now_s:
             return None
         first_seq, size = self._coming[0][1].first_seq, 0
         messages: list[bytes] = []
-        while self._coming and self._coming[0][0] <= now_s:
+        until_s = now_s + TOGETHER * self.latency_s
+        while self._coming and self._coming[0][0] <= until_s:
             if messages and size + self._coming[0][1].size > CALL_BYTES:
                 break
             _, frame = self._coming.popleft()

@@ -73,6 +73,10 @@ class LinkThread:
             self._thread.join(CALL_S + 1)
 
     @property
+    def to(self) -> Neighbour:
+        return self._to
+
+    @property
     def waiting_items(self) -> int:
         return self._out.end - 1 - self.acked_seq
 
@@ -103,7 +107,14 @@ class LinkThread:
         """Until it is told to stop or to go elsewhere; raises when the link breaks."""
         line = DelayLine(to, self._chance)
         self._pause(2 * line.latency_s)
-        self.acked_seq = client.frame(self._site, 0, [])  # nothing: what do you have?
+        has_seq = client.frame(self._site, 0, [])  # nothing: what do you have?
+        if has_seq >= self._out.end:  # it would take what is new for repeats
+            raise ProtocolError(
+                f"{self.neighbour} has item {has_seq}, and {self._site} has only sent up to {self._out.end - 1}: "
+                f"{self._site} has lost its directory",
+                f"give {self._site} its directory back, or start all sites from empty ones",
+            )
+        self.acked_seq = has_seq
         self._say("")
         self.read_seq = self.acked_seq
         lost_before = self.lost_frames

@@ -17,7 +17,7 @@ News = Report | Reached | Stray | Attached
 
 OFFER, OFFERS, FRAME, NEWS, STATUS = "offer", "offers", "frame", "news", "status"
 ADVANCE = "advance"
-NEIGHBOURS, PRESSURE = "neighbours", "pressure"
+NEIGHBOURS, PRESSURE, CHUNKS = "neighbours", "pressure", "chunks"
 LOG, RESULTS, DEAD = "log", "results", "dead"
 SITE = "x-peregrine-site"  # header of a call that is meant for the router of one site and no other
 NEXT = b"next_offset"  # in the schema's metadata of every table: where to read on

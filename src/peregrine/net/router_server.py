@@ -7,7 +7,7 @@ server listens on this machine only, with TLS if its settings name certificates.
 import hmac
 import logging
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
@@ -19,14 +19,18 @@ import pyarrow.flight as flight
 from msgspec.structs import replace
 
 from peregrine.core import journal, wire
-from peregrine.core.messages import Committed, Event, FromLink, Single, Together
+from peregrine.core.chunks import NAME_BYTES
+from peregrine.core.messages import Committed, Event, Fetch, FromLink, Single, Together
 from peregrine.core.rows import Rows, length
 from peregrine.core.slices import Slice, slices
 from peregrine.errors import ConfigurationError, PeregrineError, ProtocolError, UnknownName
-from peregrine.log.record_log import RecordLog
+from peregrine.log.record_log import Fsync, RecordLog
 from peregrine.net import protocol
 from peregrine.net.addresses import HERE, Addresses
 from peregrine.net.admission import admit, known_neighbour
+from peregrine.net.chunk_collector import Collector
+from peregrine.net.chunk_fetcher import ChunkFetcher, ChunkSource, Hop
+from peregrine.net.chunk_files import ChunkFiles
 from peregrine.net.faults import Told, told, told_to_the_client
 from peregrine.net.link import LinkThread
 from peregrine.net.protocol import Neighbour, Status, Ticket
@@ -38,6 +42,7 @@ from peregrine.types import PlaceId, SiteId
 
 _frame = msgspec.msgpack.Decoder(tuple[str, int, list[bytes]])
 _ticket = msgspec.msgpack.Decoder(Ticket)
+_chunks = msgspec.msgpack.Decoder(tuple[SiteId, list[bytes]])
 _raws = msgspec.msgpack.Decoder(list[bytes])
 _advance = msgspec.msgpack.Decoder(tuple[dict[PlaceId, int], float])
 _dead = msgspec.msgpack.Decoder(tuple[str, bytes])
@@ -59,7 +64,14 @@ class RouterServer(flight.FlightServerBase):  # type: ignore[misc]
         }
         self.stepper.on_sent = lambda neighbour: self.links[neighbour].wake()
         self.stepper.acked = lambda: {neighbour: link.acked_seq for neighbour, link in self.links.items()}
+        chunks = ChunkFiles(self.store.directory / protocol.CHUNKS, settings.fsync is not Fsync.OFF)
+        self._chunks = ChunkSource(self.site, chunks, self._hop, token)
+        self._fetcher = ChunkFetcher(self._chunks, self._fetches, self.stepper.offer)
+        self._collector = Collector(chunks, self._pinned, settings.chunk_grace_s, settings.chunk_collect_s)
+        self.stepper.on_fetch = self._fetcher.wake
         self.stepper.start()
+        self._fetcher.start()
+        self._collector.start()
         for link in self.links.values():
             link.start()
         self._reach = settings.reach
@@ -78,18 +90,23 @@ class RouterServer(flight.FlightServerBase):  # type: ignore[misc]
 
     def stop(self) -> None:
         """What was promised is on the disk; what was not will be offered again."""
+        self._fetcher.stop()
+        self._collector.stop()
         for link in self.links.values():
             link.stop()
         self.stepper.stop()
         self.shutdown()
+        self._chunks.close()
         self.store.close()
 
     # --- calls ---
 
-    def do_action(self, context: Any, action: flight.Action) -> list[bytes]:
+    def do_action(self, context: Any, action: flight.Action) -> Iterable[bytes]:
         body = action.body.to_pybytes() if action.body is not None else b""
         with told_to_the_client():
             try:
+                if action.type == protocol.CHUNKS:
+                    return self._give_chunks(*_chunks.decode(body))
                 return [self._act(action.type, body)]
             except msgspec.DecodeError as error:
                 raise _unreadable(action.type, error) from error
@@ -180,6 +197,26 @@ class RouterServer(flight.FlightServerBase):  # type: ignore[misc]
         for neighbour, to in neighbours.items():
             self.links[neighbour].connect(replace(to, address=self._reach(to.address)))
 
+    def _give_chunks(self, origin: SiteId, names: list[bytes]) -> Iterator[bytes]:
+        with told_to_the_client():
+            if origin not in self.stepper.config.topology:
+                raise UnknownName("site", origin, [str(site) for site in self.stepper.config.topology.sites])
+            if any(len(name) != NAME_BYTES for name in names):
+                raise ProtocolError("something was asked for that names no chunk", "run the same version on both sides")
+            yield from self._chunks.read(origin, names)
+
+    def _hop(self, origin: SiteId) -> Hop:
+        neighbour = self.stepper.config.topology.next_hop(self.site, origin)
+        return Hop(neighbour, self.links[neighbour].to)
+
+    def _fetches(self) -> list[Fetch]:
+        found: list[Fetch] = self.stepper.ask(self.stepper.machine.fetches)
+        return found
+
+    def _pinned(self) -> set[bytes]:
+        found: set[bytes] = self.stepper.ask(self.stepper.machine.pinned)
+        return found
+
     def _pressed(self) -> bool:
         return not self.stepper.ask(self.stepper.machine.accepts_rows)
 
@@ -258,7 +295,7 @@ class Door(flight.ServerMiddlewareFactory):  # type: ignore[misc]
 
 _ACTIONS = [
     *(protocol.OFFER, protocol.OFFERS, protocol.ADVANCE, protocol.FRAME, protocol.NEWS, protocol.STATUS),
-    *(protocol.NEIGHBOURS, protocol.PRESSURE),
+    *(protocol.NEIGHBOURS, protocol.PRESSURE, protocol.CHUNKS),
 ]
 
 

@@ -42,6 +42,9 @@ class RouterSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     # Results and dead letters: at a snapshot older ones go, in whole files; what says less counts. None: they stay.
     results_keep_rows: int | None = None
     results_keep_mb: float | None = None
+    # Chunks that nobody needs go after this time, which must be longer than any batch of a host (chunk_collector.py).
+    chunk_grace_s: float = 600.0
+    chunk_collect_s: float = 60.0
     # PEM files (net/tls.py): all three or none. Clients that are verified show a certificate that the CA has signed.
     tls_ca: str = ""
     tls_cert: str = ""

@@ -21,6 +21,7 @@ from peregrine.core.gather import bundles
 from peregrine.core.messages import (
     Attached,
     Event,
+    Fetch,
     FromLink,
     FromSource,
     Reached,
@@ -61,6 +62,7 @@ class Stepper:
         self.store = store
         self.config = settings.router_config()
         self.on_sent: Callable[[SiteId], None] = lambda neighbour: None
+        self.on_fetch: Callable[[], None] = lambda: None
         self.acked: Callable[[], dict[SiteId, int]] = dict  # what each neighbour has acknowledged
         self._failed = failed
         self._tick_s = settings.tick_ms / 1000
@@ -253,6 +255,8 @@ class Stepper:
             self.store.perform(effect)
             if isinstance(effect, Send):
                 sent.add(effect.neighbour)
+            elif isinstance(effect, Fetch):
+                self.on_fetch()
             elif isinstance(effect, Report | Reached | Stray | Attached):
                 with self._news_came:
                     self._news.append(effect)

@@ -185,7 +185,9 @@ class Watch:
             case Deliver(_, rows):
                 self.rows_out += len(rows)
             case Attached(_, source, _) if source == DRIVER and site == EDGE2:
-                self.news.append((self.now_ms, f"{DRIVER} has driven from {EDGE1} to {EDGE2}: its rows make a detour"))
+                drove = f"{DRIVER} has driven from {EDGE1} to {EDGE2}: its rows make a detour"
+                if all(news != drove for _, news in self.news):  # routers say again who is connected
+                    self.news.append((self.now_ms, drove))
             case _:
                 pass
 

@@ -76,6 +76,8 @@ def _ended(run: Simulation) -> list[Violation]:
     for site, router in run.routers.items():
         for left in router.machine.leftovers():
             violations.append(Violation("nothing is left behind", f"{site}: {left}"))
+        if (leaving := router.machine.legs.fetching.leaving()) and run.observed.finished:
+            violations.append(Violation("nothing is left behind", f"{site}: chunks are kept for {leaving} states"))
     for reason in run.observed.dead_letters:
         violations.append(Violation("no dead letters", reason))
     return violations

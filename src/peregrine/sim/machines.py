@@ -217,7 +217,7 @@ class SimHost:
             before = self.states.get((op, group), b"")
             spill = Spill(self.chunks, self._sizes)
             emissions, states[op, group] = apply(self._operators[op], before, part, self._chunk_bytes, spill)
-            self.references[op, group] = spill.before | spill.after
+            self.write_down(op, group, spill)
             if emissions:
                 handovers.append(FromHost(self.place, op, group, tuple(emissions)))
         waiting = set(range(len(handovers)))
@@ -241,6 +241,10 @@ class SimHost:
             accepted(0)
         elif hand_over():
             self._world.every(RETRY_MS, hand_over)
+
+    def write_down(self, op: OpId, group: int, spill: Spill) -> None:
+        """Durable at once: before anything of the batch leaves this host."""
+        self.references[op, group] = spill.needed
 
     def _commit(self, epoch: int, states: dict[tuple[OpId, int], bytes], end: int) -> None:
         if epoch != self._epoch or self.committed >= end:

@@ -5,6 +5,9 @@
     rows.writeStream.format("peregrine").option("address", edge).option("token_file", file).option("op", "tm/mov_avg")
         .option("checkpointLocation", directory).start()
 
+`address` is that of a router, with TLS as net/tls.py writes it; results are at the root. `patience_s` is for a router
+that is away.
+
 Reading: `op` (a sink; all of them if it is not given), `start` (a position, 0), `max_rows` of a micro-batch,
 `partition_rows` of a task. Columns are those of `results.SCHEMA`, or those of a schema that is given: what is not in
 the header of a result is taken out of its payload, which is then JSON.

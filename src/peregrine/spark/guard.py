@@ -13,8 +13,10 @@ from typing import Any
 import msgspec
 
 from peregrine.core.host import Emission, GroupEntry, Part, apply
+from peregrine.core.large import Sealer, Spill, unseal
 from peregrine.core.operator import Marks, Operator, Out
 from peregrine.core.rows import Row
+from peregrine.errors import StorageError
 from peregrine.types import OpId, PlaceId, SourceId
 
 REASON_CHARACTERS = 1000
@@ -48,21 +50,24 @@ def apply_guarded(
     state: bytes,
     entries: Sequence[tuple[int, GroupEntry]],
     chunk_bytes: int,
+    spill: Spill | None = None,
 ) -> tuple[list[Emission], bytes]:
     """As `core.host.apply`, for operators of users."""
     try:
-        return apply(operator, state, entries, chunk_bytes)
-    except MemoryError:
+        return apply(operator, state, entries, chunk_bytes, spill)
+    except (MemoryError, StorageError):
         raise
     except Exception:  # whatever an operator may raise; what is not its fault raises again below
-        guard = Guard(operator, place, op)
-        return apply(guard, state, guard.watch(entries), chunk_bytes)
+        guard = Guard(operator, place, op, spill)
+        return apply(guard, state, guard.watch(entries), chunk_bytes, spill)
 
 
 class Guard:
     """An operator that answers an exception with the value as it was, and a dead letter."""
 
-    def __init__(self, operator: Operator, place: PlaceId, op: OpId) -> None:
+    def __init__(self, operator: Operator, place: PlaceId, op: OpId, spill: Spill | None = None) -> None:
+        self._sealer = Sealer(spill)
+        self._chunks = spill.store if spill else None
         self._operator = operator
         self._place = place
         self._op = op
@@ -79,23 +84,27 @@ class Guard:
                 yield position, entry
 
     def on_row(self, key: str, value: Any, row: Row, marks: Marks) -> tuple[Any, list[Out]]:
-        before = msgspec.msgpack.encode(value)
+        before, _ = self._sealer.seal(value)
         try:
-            return _checked(*self._operator.on_row(key, value, row, marks))
+            return self._checked(*self._operator.on_row(key, value, row, marks))
+        except StorageError:
+            raise
         except Exception as error:
             failure = self._failure(key, error, row)
             out = Out(dead_letters_of(self._op), key, row.source, row.seq, row.time_ms, failure)
-            return msgspec.msgpack.decode(before), [out]
+            return unseal(before, self._chunks), [out]
 
     def on_clock(self, key: str, value: Any, marks: Marks, now_ms: int | None) -> tuple[Any, list[Out]]:
-        before = msgspec.msgpack.encode(value)
+        before, _ = self._sealer.seal(value)
         try:
-            return _checked(*self._operator.on_clock(key, value, marks, now_ms))
+            return self._checked(*self._operator.on_clock(key, value, marks, now_ms))
+        except StorageError:
+            raise
         except Exception as error:
             time_ms = max(marks.values(), default=0) if now_ms is None else now_ms
             source = SourceId(self._op)
             failure = self._failure(key, error, None)
-            return msgspec.msgpack.decode(before), [
+            return unseal(before, self._chunks), [
                 Out(dead_letters_of(self._op), key, source, self._position, time_ms, failure)
             ]
 
@@ -111,10 +120,9 @@ class Guard:
             failure = msgspec.structs.replace(failure, source=row.source, seq=row.seq, payload=row.payload)
         return msgspec.json.encode(failure)
 
-
-def _checked(value: Any, outs: list[Out]) -> tuple[Any, list[Out]]:
-    """What cannot be stored or sent is the fault of the row that brought it, not of the batch that holds it."""
-    msgspec.msgpack.encode(value)
-    for out in outs:
-        msgspec.convert(out, Out, strict=True)
-    return value, outs
+    def _checked(self, value: Any, outs: list[Out]) -> tuple[Any, list[Out]]:
+        """What cannot be stored or sent is the fault of the row that brought it, not of the batch that holds it."""
+        self._sealer.seal(value)
+        for out in outs:
+            msgspec.convert(out, Out, strict=True)
+        return value, outs

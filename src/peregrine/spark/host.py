@@ -19,10 +19,13 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql.streaming.state import GroupState, GroupStateTimeout
 from pyspark.sql.types import BinaryType, LongType, StructField, StructType
 
+from peregrine.core.large import SIZES, Sizes, Spill
 from peregrine.core.messages import FromHost
 from peregrine.core.slices import entries_of
 from peregrine.core.state import CHUNK_BYTES
 from peregrine.errors import ConfigurationError
+from peregrine.net.chunk_collector import write_down
+from peregrine.net.chunk_files import ChunkFiles
 from peregrine.spark.guard import apply_guarded
 from peregrine.spark.handover import hand_over
 from peregrine.spark.registry import operator_of
@@ -53,6 +56,9 @@ class HostConfig:
     max_rows: int = 100_000  # of each place in a batch
     patience_s: float = 60.0  # with a router that is away; then the query fails, and loses nothing
     chunk_bytes: int = CHUNK_BYTES
+    chunks: Mapping[PlaceId, Path] = field(default_factory=dict)  # the chunk store of each place's site, if it has one
+    chunks_durable: bool = True
+    sizes: Sizes = SIZES  # from where on values go there
 
     def __post_init__(self) -> None:
         names = [place for place, _ in self.places]
@@ -89,7 +95,8 @@ def group_function(config: HostConfig) -> GroupFunction:
     """What Spark calls for each group that has something to apply in a batch."""
     addresses = dict(config.places)
     token_file, registry = str(config.token_file), str(config.registry)
-    patience_s, chunk_bytes = config.patience_s, config.chunk_bytes
+    patience_s, chunk_bytes, sizes = config.patience_s, config.chunk_bytes, config.sizes
+    stores = {place: ChunkFiles(path, config.chunks_durable) for place, path in config.chunks.items()}
 
     def apply_group(key: Any, parts: Frames, state: GroupState) -> Frames:
         freeze_heap()
@@ -97,7 +104,11 @@ def group_function(config: HostConfig) -> GroupFunction:
         before: bytes = bytes(state.get[0]) if state.exists else b""
         slices = list(parts)
         entries = list(entries_of(_slices(slices)))
-        emissions, after = apply_guarded(operator_of(registry, op), place, op, before, entries, chunk_bytes)
+        chunks = stores.get(place)
+        spill = None if chunks is None else Spill(chunks, sizes)
+        emissions, after = apply_guarded(operator_of(registry, op), place, op, before, entries, chunk_bytes, spill)
+        if chunks is not None and spill is not None:
+            write_down(chunks, place, op, group, entries[0][0], spill)  # before anything can be committed
         # All of a group in one event: what has one offset must not come in two.
         outputs = FromHost(place, op, group, tuple(emissions)) if emissions else None
         of_parts = int(slices[0]["parts"].iloc[0])

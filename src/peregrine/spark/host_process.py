@@ -102,6 +102,8 @@ def _own_output() -> IO[bytes]:
 
 
 def _session(settings: HostSettings) -> Any:
+    if settings.master.startswith("local"):
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")  # the workers of a `local-cluster` listen, too
     if settings.master.startswith("local-cluster"):
         os.environ["SPARK_HOME"] = str(_spark_home(Path(settings.directory)))
     return open_session(f"host {settings.host.places[0].place}", more=settings.spark, master=settings.master)

@@ -9,6 +9,7 @@ notices and loads what has changed, so an operator comes or changes while hosts 
 
 import os
 import tempfile
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -23,10 +24,12 @@ from peregrine.types import OpId
 _decoder = msgspec.msgpack.Decoder(dict[str, bytes])
 
 
-def publish(file: Path, operators: dict[OpId, Operator]) -> None:
-    """Add these operators to a registry, or replace them."""
+def publish(file: Path, operators: Mapping[OpId, Operator], withdrawn: Iterable[OpId] = ()) -> None:
+    """Add these operators to a registry or replace them, and take the withdrawn ones away."""
     known = _decoder.decode(file.read_bytes()) if file.exists() else {}
     known |= {op: _pickle(operator) for op, operator in operators.items()}
+    for op in withdrawn:
+        known.pop(op, None)
     handle, name = tempfile.mkstemp(prefix=f".{file.name}.", dir=file.parent)  # readable by this user only
     with os.fdopen(handle, "wb") as written:
         written.write(msgspec.msgpack.encode(known))

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
 from pyspark.sql.pandas.types import to_arrow_type
-from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows
+from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 from pyspark.sql.types import (
     ArrayType,
     BinaryType,
@@ -104,12 +104,13 @@ class ResultsReader(DataSourceReader):
         return read_stretch(self._log, self._schema, partition) if isinstance(partition, Stretch) else iter(())
 
 
-class ResultsStream(DataSourceStreamReader):
+class ResultsStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def __init__(self, log: ResultsLog, schema: StructType, max_rows: int) -> None:
         check_schema(schema)
         self._log = log
         self._schema = schema
         self._max_rows = max_rows
+        self._last: int | None = None  # of a query that wants only what is there when it starts
 
     def initialOffset(self) -> Position:
         return {"position": self._log.start}
@@ -117,9 +118,13 @@ class ResultsStream(DataSourceStreamReader):
     def getDefaultReadLimit(self) -> ReadLimit:
         return ReadMaxRows(self._max_rows)
 
+    def prepareForTriggerAvailableNow(self) -> None:
+        if self._last is None:
+            self._last = self._log.end()
+
     def latestOffset(self, start: Position, limit: ReadLimit) -> Position:
         freeze_heap()
-        at, end = start["position"], self._log.end()
+        at, end = start["position"], self._log.end() if self._last is None else self._last
         if isinstance(limit, ReadMaxRows) and end - at > limit.max_rows:
             end = self._log.boundary(at + limit.max_rows, end)
         return {"position": max(end, at)}

@@ -23,7 +23,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--quick", action="store_true", help="short runs: shows that it works, its figures are rough")
     parser.add_argument("--only", type=_chosen, default=list(EXPERIMENTS.values()), metavar="NAME,...")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write everything that was found to a file")
-    parser.add_argument("--day", action="store_true", help="memory: all rows of a day; takes about half an hour")
+    parser.add_argument("--day", action="store_true", help="memory: all rows of a day; takes a quarter of an hour")
     parser.add_argument("--part", nargs=3, help=argparse.SUPPRESS)  # experiment, part, file: one part in its process
     given = parser.parse_args(arguments)
     scale = Scale(given.quick, given.day)
@@ -36,6 +36,8 @@ def main(arguments: list[str] | None = None) -> int:
     except PeregrineError as error:
         print(f"peregrine: {error}", file=sys.stderr)
         return 2
+    except KeyboardInterrupt:
+        return 130
 
 
 def _run(chosen: list[Experiment], scale: Scale, file: Path | None) -> int:
@@ -46,6 +48,8 @@ def _run(chosen: list[Experiment], scale: Scale, file: Path | None) -> int:
     def say(text: str) -> None:
         progress.print(f"{time.monotonic() - began:6.0f} s  {text}", style="dim", highlight=False, markup=False)
 
+    if file is not None:
+        file.parent.mkdir(parents=True, exist_ok=True)
     outcomes = []
     for experiment in chosen:
         outcomes.append(each.run(experiment, scale, say))

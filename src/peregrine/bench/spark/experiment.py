@@ -21,6 +21,7 @@ from peregrine.proof import Proof
 
 Found = Mapping[str, Any]  # what a part returns: numbers, and under "proofs" what was proved of its runs
 PART_S = 1800.0
+END_S = 30.0
 LAST_LINES = 15
 
 
@@ -106,12 +107,19 @@ def _in_a_process(experiment: str, part: str, scale: Scale) -> Found:
             finally:
                 assert process.stdin is not None
                 process.stdin.close()  # the part ends with it, and everything that the part has started
-                if process.poll() is None:
-                    process.wait(30)
+                _reap(process)
         if code != 0 or not answer.exists():
             raise PartFailed("\n".join([f"exit code {code}", *_last_lines(log)]))
         found: Found = json.loads(answer.read_text())
         return found
+
+
+def _reap(process: "subprocess.Popen[bytes]") -> None:
+    try:
+        process.wait(END_S)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
 
 
 def _last_lines(log: Path) -> list[str]:

@@ -2,9 +2,9 @@
 
 from collections.abc import Mapping
 
-from peregrine.bench.spark import many_keys, memory, moves, steady, throughput
+from peregrine.bench.spark import large_state, many_keys, memory, moves, steady, throughput
 from peregrine.bench.spark.experiment import Experiment
 
 EXPERIMENTS: Mapping[str, Experiment] = {
-    module.EXPERIMENT.name: module.EXPERIMENT for module in (steady, throughput, moves, many_keys, memory)
+    module.EXPERIMENT.name: module.EXPERIMENT for module in (steady, throughput, moves, many_keys, large_state, memory)
 }

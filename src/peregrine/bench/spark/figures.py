@@ -70,15 +70,17 @@ def ratio(one: float, other: float) -> float | None:
 
 def show(outcomes: Sequence[Outcome]) -> RenderableType:
     """Ratios and whatever else has a target first, then the numbers they were made of."""
-    held, plain = _table("figure", "", "target", "", "of"), _table("figure", "", "of")
+    held, plain = _table("against a target", "", "target", ""), _table("besides", "")
     for outcome in outcomes:
         for figure in outcome.figures:
-            name, value, note = Text(f"{outcome.name}: {figure.what}"), number(figure), Text(figure.note, style="dim")
+            name, value = Text(f"{outcome.name}: {figure.what}"), number(figure)
+            if figure.note:
+                name.append(f"\n  {figure.note}", style="dim")
             if figure.target is not None:
                 against = f"{figure.target.bound} {_digits(figure.target.value)}{_unit(figure.unit)}"
-                held.add_row(name, value, against, Text(figure.verdict, style=_STYLES[figure.verdict]), note)
+                held.add_row(name, value, against, Text(figure.verdict, style=_STYLES[figure.verdict]))
             else:
-                plain.add_row(name, value, note)
+                plain.add_row(name, value)
     wrong = [Text(f"{outcome.name}: {each}", style="bold red") for outcome in outcomes for each in outcome.wrong]
     parts: list[RenderableType] = [table for table in (held, plain) if table.row_count]
     return Group(*(each for part in [*parts, *wrong] for each in (part, Text())))
@@ -129,5 +131,5 @@ _STYLES = {"pass": "bold green", "short": "bold red", "not measured": "yellow"}
 def _table(*columns: str) -> Table:
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim", pad_edge=False)
     for i, column in enumerate(columns):
-        table.add_column(column, justify="right" if i == 1 else "left", no_wrap=i != len(columns) - 1)
+        table.add_column(column, justify="right" if i == 1 else "left", no_wrap=i > 0)
     return table

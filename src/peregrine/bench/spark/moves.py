@@ -26,7 +26,7 @@ HALF = KeySet.of_keys(tm.GROUPS, [road.vehicle(n, KEYS) for n in range(KEYS // 2
 
 
 def live(scale: Scale) -> Found:
-    pause_s = scale.pick(6, 4)
+    pause_s = scale.pick(5, 4)
     with stream.running(stream.traffic(KEYS), [EDGE], at=EDGE) as flow:
         calm_ms = _calm(flow, scale)
         windows = []
@@ -48,7 +48,7 @@ def restart(scale: Scale) -> Found:
         flow.move("restart", HALF, CLOUD, EDGE, mechanism="restart")
         flow.query.stop()  # who supervises the hosts starts it again
         flow.wait("restart")
-        time.sleep(scale.pick(10, 6))
+        time.sleep(scale.pick(8, 5))
         windows = [("restart", stream.now_ms())]
         flow.drain()
         return _found(flow, windows, calm_ms, trigger_ms)
@@ -56,9 +56,9 @@ def restart(scale: Scale) -> Found:
 
 def _calm(flow: Stream, scale: Scale) -> float:
     """Rows flow, and nothing moves; returns from when on it was warm."""
-    flow.warm_up(KEYS, scale.pick(15, 8))
+    flow.warm_up(KEYS, scale.pick(12, 6))
     calm_ms = stream.now_ms()
-    time.sleep(scale.pick(12, 6))
+    time.sleep(scale.pick(10, 5))
     return calm_ms
 
 
@@ -98,13 +98,13 @@ def cost_as_dict(cost: measure.Cost) -> dict[str, Any]:
 def plain_restart(scale: Scale) -> Found:
     with tempfile.TemporaryDirectory() as directory:
         run = PlainRun(Path(directory), KEYS, rows_per_s=ROWS_PER_S)
-        run.warm_up(scale.pick(15, 8))
+        run.warm_up(scale.pick(12, 6))
         calm_ms = stream.now_ms()
-        time.sleep(scale.pick(12, 6))
+        time.sleep(scale.pick(10, 5))
         trigger_ms = stream.trigger_ms(run.query, calm_ms)
         from_ms = stream.now_ms()
         run.restart()
-        time.sleep(scale.pick(15, 10))
+        time.sleep(scale.pick(12, 8))
         run.stop()
         seen = run.outputs()
         calm = seen.between(calm_ms, from_ms)

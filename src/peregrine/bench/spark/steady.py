@@ -20,9 +20,9 @@ KEYS = 10
 
 def ours(scale: Scale) -> Found:
     with stream.running(stream.traffic(KEYS)) as flow:
-        flow.warm_up(KEYS, scale.pick(15, 8))
+        flow.warm_up(KEYS, scale.pick(12, 6))
         from_ms = stream.now_ms()
-        time.sleep(scale.pick(20, 8))
+        time.sleep(scale.pick(20, 6))
         seen = flow.outputs().between(from_ms)
         trigger_ms = stream.trigger_ms(flow.query, from_ms)
         flow.drain()
@@ -36,9 +36,9 @@ def ours(scale: Scale) -> Found:
 def plain(scale: Scale) -> Found:
     with tempfile.TemporaryDirectory() as directory:
         run = PlainRun(Path(directory), KEYS, rows_per_s=ROWS_PER_S)
-        run.warm_up(scale.pick(15, 8))
+        run.warm_up(scale.pick(12, 6))
         from_ms = stream.now_ms()
-        time.sleep(scale.pick(20, 8))
+        time.sleep(scale.pick(20, 6))
         trigger_ms = stream.trigger_ms(run.query, from_ms)
         run.stop()
         return {

@@ -76,9 +76,11 @@ class Stream:
     def send(self, count: int) -> None:
         """As fast as they are taken."""
         for number in range(self.sent, self.sent + count):
-            row = self.workload.row(number)
-            self._device.send(self.workload.op, row.key, row.payload)
-        self.sent += count
+            self.send_row(self.workload.row(number))
+
+    def send_row(self, row: Row) -> None:
+        self._device.send(self.workload.op, row.key, row.payload)
+        self.sent += 1
 
     def warm_up(self, first_rows: int, seconds: float, rows_per_s: float = ROWS_PER_S) -> None:
         """Spark's first batches are slow: a few rows until results come, then the rate until the machine is warm."""
@@ -89,9 +91,15 @@ class Stream:
         self._threads[-1].start()
         time.sleep(seconds)
 
+    def pause(self) -> None:
+        """No more rows but those of `send`."""
+        self._sending = False
+        for thread in self._threads[1:]:
+            thread.join()
+
     def drain(self) -> None:
         """No more rows; until every row has its result, every plan has ended and every host has committed."""
-        self._stop_sending()
+        self.pause()
         if not self._device.flush(PATIENCE_S):
             raise PeregrineError(f"the device cannot send: {self._device.trouble}", "see the routers' logs")
         self._until(self._is_quiet, "not quiet")
@@ -99,14 +107,9 @@ class Stream:
         self.close()
 
     def close(self) -> None:
-        self._stop_sending()
+        self.pause()
         self._stop.set()
         for thread in self._threads:
-            thread.join()
-
-    def _stop_sending(self) -> None:
-        self._sending = False
-        for thread in self._threads[1:]:
             thread.join()
 
     def _is_quiet(self) -> bool:
