@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,15 +13,17 @@ from peregrine.core.chunks import chunk_name
 from peregrine.core.host import apply
 from peregrine.core.keyspace import KeySet
 from peregrine.core.large import Sizes, Spill
-from peregrine.core.messages import Begin, Committed, FromHost
+from peregrine.core.messages import Begin, ChunksHere, Committed, Fetch, FromHost
 from peregrine.core.migrate import Migration
 from peregrine.core.operator import Marks, Out
 from peregrine.core.rows import Row
 from peregrine.core.slices import entries_of
 from peregrine.core.state import canonical, decode
-from peregrine.errors import MissingChunk, PeregrineError
+from peregrine.errors import MissingChunk, PeregrineError, Unreachable
 from peregrine.net.chunk_collector import referred_to, write_down
+from peregrine.net.chunk_fetcher import ChunkFetcher, ChunkSource, Hop
 from peregrine.net.chunk_files import ChunkFiles
+from peregrine.net.protocol import Neighbour
 from peregrine.types import MigrationId, OpId, PlaceId, SiteId
 
 CLOUD, EDGE, FAR = SiteId("cloud"), SiteId("edge"), SiteId("far")
@@ -191,3 +194,39 @@ def test_a_chunk_that_a_site_does_not_have_is_told_as_what_it_is(start: Start) -
     for origin, name in (("nowhere", chunk_name(b"x")), (FAR, b"../../token")):
         with pytest.raises(PeregrineError):
             list(cluster.clients[EDGE].chunks(SiteId(origin), [name]))
+
+
+class BreaksOnce(ChunkSource):
+    """Gives three chunks of another directory; then the link breaks, and comes back."""
+
+    def __init__(self, near: ChunkFiles, far: ChunkFiles) -> None:
+        super().__init__(EDGE, near, lambda site: Hop(CLOUD, Neighbour("")), "")
+        self.far = far
+        self.asked: list[int] = []
+
+    def read(self, origin: SiteId, names: Sequence[bytes]) -> Iterator[bytes]:
+        self.asked.append(len(names))
+        for i, name in enumerate(names):
+            if i == 3 and len(self.asked) == 1:
+                raise Unreachable("the link is broken", "wait")
+            yield self.far.get(name)
+
+
+def test_a_fetch_that_breaks_goes_on_from_what_has_come(tmp_path: Path) -> None:
+    near, far = ChunkFiles(tmp_path / "near"), ChunkFiles(tmp_path / "far")
+    names = [far.put(b"%d" % i * 10) for i in range(8)]
+    near.put(b"0" * 10)
+    wanted = [Fetch(5, tuple(names), CLOUD)]
+    told: list[ChunksHere] = []
+
+    def offer(here: ChunksHere) -> None:
+        told.append(here)
+        wanted.clear()
+
+    source = BreaksOnce(near, far)
+    fetcher = ChunkFetcher(source, lambda: list(wanted), offer)
+    fetcher.start()
+    until(lambda: bool(told))
+    fetcher.stop()
+    assert source.asked == [7, 4] and told == [ChunksHere(5, 70)]
+    assert all(map(near.has, names))

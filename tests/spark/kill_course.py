@@ -47,6 +47,10 @@ class Peer:
     def pid(self) -> int:
         return self._process.pid
 
+    @property
+    def alive(self) -> bool:
+        return self._process.poll() is None
+
     def _listen(self) -> None:
         assert self._process.stdout is not None
         for line in self._process.stdout:
@@ -86,8 +90,9 @@ class Peer:
 
     def end(self) -> None:
         """In order: it ends when nobody talks to it any more."""
-        if self._process.stdin is not None and not self._process.stdin.closed:
-            self._process.stdin.close()
+        if self._process.stdin is not None:
+            with suppress(BrokenPipeError):  # it has ended already
+                self._process.stdin.close()
         self._gone()
 
     def wait(self) -> int:
@@ -102,7 +107,8 @@ class Peer:
         self._reader.join(5)
         for pipe in (self._process.stdin, self._process.stdout):
             if pipe is not None:
-                pipe.close()
+                with suppress(BrokenPipeError):
+                    pipe.close()
 
 
 class Course:
@@ -131,6 +137,8 @@ class Course:
         name = f"m{self._migrations}"
         source, target = ("edge1", "cloud") if self._below else ("cloud", "edge1")
         victim = {"source": source, "target": target}.get(kill, kill)
+        if not self.caller.alive:  # it failed the test before this one, and need not fail all others
+            self.caller = self._start("caller")
         self.devices.tell(go=True)
         if when == "before":
             self.kill(victim)

@@ -26,6 +26,7 @@ from peregrine.core.messages import Reached, Report
 from peregrine.core.reconfigure import Move, Plan
 from peregrine.core.rows import UNCHAINED, Row
 from peregrine.core.topology import Link, Topology
+from peregrine.errors import TransportError
 from peregrine.net.device import Device
 from peregrine.net.settings import read_token
 from peregrine.types import PlaceId, SiteId, SourceId
@@ -109,7 +110,10 @@ def _prove(up: Deployment, counts: dict[str, int]) -> dict[str, Any]:
 
 def _quiet(up: Deployment, results: int) -> bool:
     """Every row has its result (or more than one), no plan runs, and every host has committed what it has read."""
-    statuses = [client.status() for client in up.clients.values()]
+    try:
+        statuses = [client.status() for client in up.clients.values()]
+    except TransportError:
+        return False  # one of them was killed, and is not back yet
     settled = all(status.ends == status.commits and not status.leftovers for status in statuses)
     return settled and up.driver.manager.idle and sum(status.results_end for status in statuses) >= results
 

@@ -4,11 +4,18 @@ from typing import Any
 
 import msgspec
 import numpy as np
+import pytest
 from pyspark_operators import Picky
 
 from harness import OP, SINK, keys, row
+from peregrine.core.big_map import BigMap
+from peregrine.core.chunks import MemoryChunks
 from peregrine.core.host import Emission, GroupEntry, Part, apply
-from peregrine.core.rows import Clock, Rows, rows_of
+from peregrine.core.large import Sizes, Spill
+from peregrine.core.operator import Marks, Out
+from peregrine.core.rows import Clock, Row, Rows, rows_of
+from peregrine.core.state import canonical
+from peregrine.errors import MissingChunk
 from peregrine.spark.guard import apply_guarded, dead_letters_of
 from peregrine.types import PlaceId
 
@@ -80,3 +87,33 @@ def test_a_value_that_cannot_be_stored_is_the_fault_of_its_row() -> None:
     emissions, state = run(Hoarder(SINK, b""), entries(0, 1))
     assert [failure["seq"] for failure in dead(emissions)] == [1]
     assert msgspec.msgpack.decode(state)["car1"][0] == {"n": 0}
+
+
+class PickyHoarder(Picky):
+    """Keeps its count in a map with much beside it."""
+
+    def on_row(self, key: str, value: Any, row: Row, marks: Marks) -> tuple[Any, list[Out]]:
+        value = BigMap({f"e{i}": "x" * 50 for i in range(40)} | {"count": 0}) if value is None else value
+        return super().on_row(key, value, row, marks)
+
+
+SIZES = Sizes(inline_bytes=4000, chunk_bytes=500, bucket_bytes=500)
+
+
+def test_a_map_of_which_only_a_part_is_loaded_is_left_as_it_was_too() -> None:
+    chunks = MemoryChunks()
+    operator, state = PickyHoarder(SINK, b"car1#2"), b""
+    for seqs in ((0, 1), (2, 3)):
+        _, state = apply_guarded(operator, PLACE, OP, state, entries(*seqs), 1 << 16, Spill(chunks, SIZES))
+    ((key, content),) = canonical(state, chunks).items()
+    assert key == "car1" and len(content[0]) == 41 and dict(content[0])["count"] == 3
+    assert len(chunks.chunks) > 4
+
+
+def test_a_disk_that_fails_stops_the_host_and_loses_no_row() -> None:
+    chunks = MemoryChunks()
+    operator = PickyHoarder(SINK, b"")
+    _, state = apply_guarded(operator, PLACE, OP, b"", entries(0, 1), 1 << 16, Spill(chunks, SIZES))
+    chunks.keep_only(set())
+    with pytest.raises(MissingChunk):
+        apply_guarded(operator, PLACE, OP, state, entries(2), 1 << 16, Spill(chunks, SIZES))

@@ -10,12 +10,14 @@ from pathlib import Path
 import pytest
 
 from peregrine import proof
+from peregrine.audit import audit
 from peregrine.control.local import Deployment, local
 from peregrine.core.keyspace import KeySet
 from peregrine.core.reconfigure import Move, Plan
 from peregrine.core.rows import UNCHAINED, Row
 from peregrine.core.topology import Link, Topology
 from peregrine.errors import ConfigurationError
+from peregrine.net.settings import RouterSettings
 from peregrine.types import PlaceId, SiteId, SourceId
 from peregrine.workloads import tm
 
@@ -97,6 +99,8 @@ def test_half_of_the_keys_move_between_two_applications_and_one_of_them_dies(jav
         assert result.rows_out == len(traffic.sent) == 300
         seen |= {pid for host in up.hosts.values() for pid in host.pids}
     assert [pid for pid in seen if runs(pid)] == []
+    configs = {site: RouterSettings.load(tmp_path / f"{site}.json").router_config() for site in (CLOUD, EDGE)}
+    assert audit(configs, {site: tmp_path / site / "journal" for site in configs}, PlaceId(CLOUD)) == []
     with (
         pytest.raises(ConfigurationError, match='hosts="per-site"'),
         local(topology, specs, operators, directory=tmp_path),
@@ -111,7 +115,10 @@ def test_settings_of_a_host_come_back_as_they_were_written_and_a_mistake_has_its
     from peregrine.spark.worker import PlaceAddress
 
     places = [PlaceAddress(PlaceId("edge/a"), "127.0.0.1:1"), PlaceAddress(PlaceId("edge/b"), "127.0.0.1:1")]
-    config = HostConfig(places, tmp_path / "token", tmp_path / "operators", tmp_path / "checkpoint", max_rows=7)
+    chunks = {place: tmp_path / "chunks" for place, _ in places}
+    config = HostConfig(
+        places, tmp_path / "token", tmp_path / "operators", tmp_path / "checkpoint", max_rows=7, chunks=chunks
+    )
     settings = HostSettings(config, "local[1]", str(tmp_path), {"spark.executor.memory": "2g"})
     settings.save(tmp_path / "host.json")
     assert HostSettings.load(tmp_path / "host.json") == settings

@@ -209,16 +209,6 @@ def test_large_state_compares_jitter_and_what_a_batch_writes_with_what_there_is(
     assert (written.value, written.verdict) == (0.025, "pass")
 
 
-def test_what_is_not_built_is_said_and_not_measured() -> None:
-    found = {
-        "live": {"sizes": {"10 KB": large(50.0, 0.0)}, "not_built": "no store"},
-        "untouched": {"trigger_ms": {"nothing": 50.0}, "not_built": "no store"},
-    }
-    told = large_state.figures(found)
-    assert [figure.verdict for figure in told[:3]] == ["not measured"] * 3
-    assert told[0].note == "no store"
-
-
 def test_a_large_key_holds_as_much_as_it_should_and_no_two_entries_alike() -> None:
     held = large_state.entries_of(large_state.MOVES, 1 << 20)
     assert sum(map(len, held.values())) == 1 << 20

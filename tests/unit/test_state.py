@@ -12,7 +12,6 @@ from peregrine.core.state import (
     canonical,
     decode,
     encode,
-    references,
     restored,
     waiting_row,
     whole,
@@ -132,7 +131,7 @@ def test_a_batch_knows_what_it_referred_to_before_and_after() -> None:
     keys["car1"].value = None
     assert encode(keys, second)
     assert second.before == first.after > second.after
-    assert references(keys) == second.after != set()
+    assert keys.references() == second.after != set()
 
 
 def test_a_batch_also_needs_what_its_snapshots_refer_to() -> None:
@@ -189,4 +188,4 @@ def test_state_can_be_made_whole_for_those_who_have_no_store() -> None:
     keys = {"car1": KeyState([BigMap({"a": "x" * 999}), *range(1000)], Books()), "car2": KeyState(3, Books())}
     state = encode(keys, spill(store))
     assert canonical(whole(state, store)) == canonical(state, store)
-    assert references(decode(whole(state, store))) == set()
+    assert decode(whole(state, store)).references() == set()

@@ -9,6 +9,7 @@ from peregrine.core.messages import (
     Abort,
     Attach,
     Begin,
+    ChunksHere,
     Committed,
     FromHost,
     FromLink,
@@ -18,7 +19,17 @@ from peregrine.core.messages import (
     Tick,
 )
 from peregrine.core.migrate import Migration, Role
-from peregrine.core.rows import Clock, DropKeys, ForgetSent, Marker, Rows, StateRows, TakeSnapshot
+from peregrine.core.rows import (
+    ChunksTaken,
+    Clock,
+    DropKeys,
+    ForgetSent,
+    KeyImage,
+    Marker,
+    Rows,
+    StateRows,
+    TakeSnapshot,
+)
 from peregrine.errors import CorruptMarker
 from peregrine.types import MigrationId, PlaceId, SiteId, SourceId
 
@@ -28,11 +39,14 @@ MIGRATION = Migration(
 )
 MARKER = Marker(On.RECONFIG, Role.SOURCE, MIGRATION, K)
 STATE = StateRows(OP, PlaceId("edge1"), EDGE1, K, (), MIGRATION)
+IMAGE = KeyImage("car1", 3, b"books", (b"name",), (), (b"name", b"more"), spilled=True)
+STORED = StateRows(OP, PlaceId("edge1"), EDGE1, K, (IMAGE,), None, static=True, origin=CLOUD, pin=4)
+TAKEN = ChunksTaken(CLOUD, 4)
 CLOCK = Clock(OP, K, SourceId("s"), 1000, gate=MigrationId("m"))
 ROWS = Rows(OP, rows(row("car1", 0), row("car2", 1)).batch, stamp=MigrationId("m"), dest=EDGE1, muted=True)
 
 
-@pytest.mark.parametrize("item", [MARKER, STATE, CLOCK], ids=lambda item: type(item).__name__)
+@pytest.mark.parametrize("item", [MARKER, STATE, STORED, TAKEN, CLOCK], ids=lambda item: type(item).__name__)
 def test_what_travels_comes_back_as_it_was(item: object) -> None:
     assert wire.decode_item(wire.encode(item)) == item  # type: ignore[arg-type]
 
@@ -87,6 +101,7 @@ EVENTS = [
     FromLink(SiteId("edge1"), 7, (MARKER, STATE)),
     FromHost(PlaceId("cloud"), OP, 2, ()),
     Committed(PlaceId("cloud"), 12),
+    ChunksHere(3, 1 << 33),
     Attach(SourceId("s"), 3),
     Tick(5),
     SetOwner(OP, K, PlaceId("edge1")),

@@ -36,7 +36,7 @@ from peregrine.core.rows import (
     TakeSnapshot,
     rows_of,
 )
-from peregrine.core.state import CHUNK_BYTES, Books, GroupState, KeyState, decode, encode, restored, waiting_row
+from peregrine.core.state import CHUNK_BYTES, Books, Keys, KeyState, decode, encode, restored, waiting_row
 from peregrine.types import MigrationId, OpId, site_of
 
 NEVER = -(1 << 63)
@@ -122,7 +122,7 @@ def apply(
 @dataclass(slots=True)
 class _Work:
     operator: Operator
-    keys: GroupState
+    keys: Keys
     chunk_bytes: int
     spill: Spill | None = None
     emissions: list[Emission] = field(default_factory=list)

@@ -73,6 +73,7 @@ class Sealer:
 
     def seal(self, value: Any) -> tuple[bytes, bytes]:
         """The bytes of a value, and the joined names of the chunks that it needs."""
+        self._refs.clear()
         raw = self._encoder.encode(value)
         if self._store is not None and len(raw) > self._sizes.inline_bytes:
             size = self._sizes.chunk_bytes
@@ -81,9 +82,7 @@ class Sealer:
             raw = spilled(names)
         if not self._refs:
             return raw, b""
-        refs = b"".join(dict.fromkeys(self._refs))
-        self._refs.clear()
-        return raw, refs
+        return raw, b"".join(dict.fromkeys(self._refs))
 
     def _pack(self, thing: Any) -> Any:
         if not isinstance(thing, BigMap):
@@ -94,16 +93,23 @@ class Sealer:
         return _Ext(_MAP, data)
 
 
-def unseal(raw: bytes | memoryview | msgspec.Raw, store: ChunkStore | None) -> Any:
-    """A value from its bytes. Loads its chunks, but no bucket of a map in it."""
+class Opener:
+    """Reads values; one after the other, with one decoder."""
 
-    def hook(code: int, data: memoryview) -> Any:
+    def __init__(self, store: ChunkStore | None) -> None:
+        self._store = store
+        self.open = msgspec.msgpack.Decoder(ext_hook=self._unpack).decode
+
+    def _unpack(self, code: int, data: memoryview) -> Any:
         if code == _MAP:
-            return BigMap.unpack(bytes(data), store)
+            return BigMap.unpack(bytes(data), self._store)
         if code != _SPILLED:
             return _Ext(code, bytes(data))
-        if store is None:
+        if self._store is None:
             raise ConfigurationError("a value is in chunks, and no store was given", "give the chunks of its site")
-        return unseal(b"".join(store.get(name) for name in split_names(bytes(data))), store)
+        return self.open(b"".join(self._store.get(name) for name in split_names(bytes(data))))
 
-    return msgspec.msgpack.Decoder(ext_hook=hook).decode(raw)
+
+def unseal(raw: bytes | memoryview | msgspec.Raw, store: ChunkStore | None) -> Any:
+    """A value from its bytes. Loads its chunks, but no bucket of a map in it."""
+    return Opener(store).open(raw)

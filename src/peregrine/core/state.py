@@ -6,13 +6,13 @@ was not used is written back as it was; large values are in chunks outside of th
 is cut into chunks when it travels, so that a replica costs only what has changed.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, MutableMapping
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from peregrine.core.chunks import ChunkStore, chunk_name, split_names
-from peregrine.core.large import Sealer, Spill, names_of, spilled, unseal
+from peregrine.core.large import Opener, Sealer, Spill, names_of, spilled
 from peregrine.core.rows import KeyImage, Row
 
 CHUNK_BYTES = 64 * 1024
@@ -41,7 +41,7 @@ class KeyState(msgspec.Struct, array_like=True, dict=True):
     @property
     def value(self) -> Any:
         if type(self.held) is msgspec.Raw:
-            self.held = unseal(self.held, self.__dict__.get("chunks"))
+            self.held = self.__dict__.get("opener", _without_store).open(self.held)
         return self.held
 
     @value.setter
@@ -85,38 +85,90 @@ def restored(image: KeyImage, spill: Spill | None = None) -> KeyState:
     books = msgspec.msgpack.decode(image.books, type=Books)
     found = KeyState(msgspec.Raw(raw), books, image.version, refs=b"".join(image.stored))
     if spill is not None:
-        found.__dict__["chunks"] = spill.store
+        found.__dict__["opener"] = Opener(spill.store)
     return found
 
 
-GroupState = dict[str, KeyState]
+class Keys(MutableMapping[str, KeyState]):
+    """The keys of a group. One that no row has touched stays bytes: a batch costs what it touches."""
 
-_decoder = msgspec.msgpack.Decoder(GroupState)
+    def __init__(self, closed: dict[str, msgspec.Raw], refs: dict[str, bytes], opener: Opener | None = None) -> None:
+        self._closed = closed  # of a key that is open: as it was when the blob was read, or nothing if it is new
+        self._open: dict[str, KeyState] = {}
+        self._refs = refs
+        self._opener = opener
+
+    def __getitem__(self, key: str) -> KeyState:
+        found: KeyState | None = self.get(key)
+        if found is None:
+            raise KeyError(key)
+        return found
+
+    def get(self, key: str, default: Any = None) -> Any:
+        found = self._open.get(key)
+        if found is None:
+            raw = self._closed.get(key)
+            if raw is None:
+                return default
+            found = self._open[key] = _decode_key(raw)
+            if self._opener is not None:
+                found.__dict__["opener"] = self._opener
+        return found
+
+    def __setitem__(self, key: str, state: KeyState) -> None:
+        self._closed.setdefault(key, _NOTHING)  # it has its place in the order, also before it is written
+        self._open[key] = state
+
+    def __delitem__(self, key: str) -> None:
+        del self._closed[key]
+        self._open.pop(key, None)
+        self._refs.pop(key, None)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._closed)
+
+    def __len__(self) -> int:
+        return len(self._closed)
+
+    def seal(self, sealer: Sealer) -> bytes:
+        """All of it as bytes."""
+        for key, ks in self._open.items():
+            ks.seal(sealer)
+            self._closed[key] = msgspec.Raw(_encoder.encode(ks))
+            if ks.refs:
+                self._refs[key] = ks.refs
+            else:
+                self._refs.pop(key, None)
+        return _encoder.encode((self._closed, self._refs)) if self._closed else b""
+
+    def references(self) -> set[bytes]:
+        """The chunks outside of the blob that these keys need, as they were read or last sealed."""
+        return {name for names in self._refs.values() for name in split_names(names)}
+
+
+_NOTHING = msgspec.Raw(b"\xc0")
+_without_store = Opener(None)
+_decode_key = msgspec.msgpack.Decoder(KeyState).decode
+_decoder = msgspec.msgpack.Decoder(tuple[dict[str, msgspec.Raw], dict[str, bytes]])
 _encoder = msgspec.msgpack.Encoder()
 
 
-def decode(state: bytes, spill: Spill | None = None) -> GroupState:
-    keys = _decoder.decode(state) if state else {}
+def decode(state: bytes, spill: Spill | None = None) -> Keys:
+    keys = Keys(*_decoder.decode(state) if state else ({}, {}), Opener(spill.store) if spill is not None else None)
     if spill is not None:
-        for ks in keys.values():
-            ks.__dict__["chunks"] = spill.store
-        spill.before, spill.emitted = references(keys), set()
+        spill.before, spill.emitted = keys.references(), set()
     return keys
 
 
-def encode(keys: GroupState, spill: Spill | None = None) -> bytes:
+def encode(keys: Mapping[str, KeyState], spill: Spill | None = None) -> bytes:
     """Writes what was used, and leaves the rest as it was. Without `spill` nothing new leaves the blob."""
-    sealer = Sealer(spill)
-    for ks in keys.values():
-        ks.seal(sealer)
+    if not isinstance(keys, Keys):
+        given, keys = keys, Keys({}, {})
+        keys.update(given)
+    state = keys.seal(Sealer(spill))
     if spill is not None:
-        spill.after = references(keys)
-    return _encoder.encode(keys) if keys else b""
-
-
-def references(keys: GroupState) -> set[bytes]:
-    """The chunks outside of the blob that these keys need."""
-    return {name for ks in keys.values() if ks.refs for name in split_names(ks.refs)}
+        spill.after = keys.references()
+    return state
 
 
 def whole(state: bytes, chunks: ChunkStore) -> bytes:

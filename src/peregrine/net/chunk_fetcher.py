@@ -21,7 +21,7 @@ from peregrine.types import SiteId
 ASK_CHUNKS = 8  # in one call: what is lost when it breaks
 CALL_S = 300.0
 IDLE_S = 1.0
-BACK_OFF_S = 0.5
+BACK_OFF_S = (0.2, 10.0)
 log = logging.getLogger(__name__)
 
 
@@ -95,6 +95,7 @@ class ChunkFetcher:
         self._source = source
         self._wanted = wanted
         self._offer = offer
+        self._moved: dict[int, int] = {}  # fetch -> bytes that have come, also in tries that broke
         self._stirred = threading.Event()
         self._stopping = False
         self._thread = threading.Thread(target=self._run, name="chunks", daemon=True)
@@ -113,6 +114,7 @@ class ChunkFetcher:
             self._thread.join(IDLE_S + 1)
 
     def _run(self) -> None:
+        back_off_s = BACK_OFF_S[0]
         while not self._stopping:
             self._stirred.wait()
             self._stirred.clear()
@@ -121,15 +123,17 @@ class ChunkFetcher:
             except PeregrineError as error:  # the router is stopping, or its disk is full
                 log.info("chunks: %s", error.what)
                 brought = [False]
-            if not all(brought) and not self._stopping:
-                self._stirred.wait(BACK_OFF_S)
+            if all(brought):
+                back_off_s = BACK_OFF_S[0]
+            elif not self._stopping:
+                self._stirred.wait(back_off_s)
                 self._stirred.set()
+                back_off_s = min(2 * back_off_s, BACK_OFF_S[1])
 
     def _bring(self, fetch: Fetch) -> bool:
         """False if it has to be tried again. What has come stays, so the next try asks for less."""
         chunks = self._source.chunks
         lacking = [name for name in fetch.names if not chunks.claim(name)]
-        moved = 0
         started_s = time.monotonic()
         try:
             for i in range(0, len(lacking), ASK_CHUNKS):
@@ -139,13 +143,14 @@ class ChunkFetcher:
                         return True
                     if chunks.put(chunk) != name:
                         raise ProtocolError(f"{fetch.origin} sent another chunk than asked for", "see its disk")
-                    moved += len(chunk)
+                    self._moved[fetch.number] = self._moved.get(fetch.number, 0) + len(chunk)
             chunks.sync()
         except (PeregrineError, ValueError) as error:  # ValueError: the answer ended too early
             log.warning(
                 "fetch=%d origin=%s lacking=%d trouble=%r", fetch.number, fetch.origin, len(lacking), str(error)
             )
             return False
+        moved = self._moved.pop(fetch.number, 0)
         took_ms = (time.monotonic() - started_s) * 1000
         log.info(
             "fetch=%d origin=%s chunks=%d bytes=%d ms=%.0f", fetch.number, fetch.origin, len(lacking), moved, took_ms

@@ -19,18 +19,15 @@ import pyarrow.flight as flight
 from msgspec.structs import replace
 
 from peregrine.core import journal, wire
-from peregrine.core.chunks import NAME_BYTES
-from peregrine.core.messages import Committed, Event, Fetch, FromLink, Single, Together
+from peregrine.core.messages import Committed, Event, FromLink, Single, Together
 from peregrine.core.rows import Rows, length
 from peregrine.core.slices import Slice, slices
 from peregrine.errors import ConfigurationError, PeregrineError, ProtocolError, UnknownName
-from peregrine.log.record_log import Fsync, RecordLog
+from peregrine.log.record_log import RecordLog
 from peregrine.net import protocol
 from peregrine.net.addresses import HERE, Addresses
 from peregrine.net.admission import admit, known_neighbour
-from peregrine.net.chunk_collector import Collector
-from peregrine.net.chunk_fetcher import ChunkFetcher, ChunkSource, Hop
-from peregrine.net.chunk_files import ChunkFiles
+from peregrine.net.chunk_service import ChunkService
 from peregrine.net.faults import Told, told, told_to_the_client
 from peregrine.net.link import LinkThread
 from peregrine.net.protocol import Neighbour, Status, Ticket
@@ -64,14 +61,9 @@ class RouterServer(flight.FlightServerBase):  # type: ignore[misc]
         }
         self.stepper.on_sent = lambda neighbour: self.links[neighbour].wake()
         self.stepper.acked = lambda: {neighbour: link.acked_seq for neighbour, link in self.links.items()}
-        chunks = ChunkFiles(self.store.directory / protocol.CHUNKS, settings.fsync is not Fsync.OFF)
-        self._chunks = ChunkSource(self.site, chunks, self._hop, token)
-        self._fetcher = ChunkFetcher(self._chunks, self._fetches, self.stepper.offer)
-        self._collector = Collector(chunks, self._pinned, settings.chunk_grace_s, settings.chunk_collect_s)
-        self.stepper.on_fetch = self._fetcher.wake
+        self._chunks = ChunkService(settings, self.stepper, self.links, token)
         self.stepper.start()
-        self._fetcher.start()
-        self._collector.start()
+        self._chunks.start()
         for link in self.links.values():
             link.start()
         self._reach = settings.reach
@@ -90,13 +82,11 @@ class RouterServer(flight.FlightServerBase):  # type: ignore[misc]
 
     def stop(self) -> None:
         """What was promised is on the disk; what was not will be offered again."""
-        self._fetcher.stop()
-        self._collector.stop()
+        self._chunks.stop()
         for link in self.links.values():
             link.stop()
         self.stepper.stop()
         self.shutdown()
-        self._chunks.close()
         self.store.close()
 
     # --- calls ---
@@ -198,24 +188,8 @@ class RouterServer(flight.FlightServerBase):  # type: ignore[misc]
             self.links[neighbour].connect(replace(to, address=self._reach(to.address)))
 
     def _give_chunks(self, origin: SiteId, names: list[bytes]) -> Iterator[bytes]:
-        with told_to_the_client():
-            if origin not in self.stepper.config.topology:
-                raise UnknownName("site", origin, [str(site) for site in self.stepper.config.topology.sites])
-            if any(len(name) != NAME_BYTES for name in names):
-                raise ProtocolError("something was asked for that names no chunk", "run the same version on both sides")
-            yield from self._chunks.read(origin, names)
-
-    def _hop(self, origin: SiteId) -> Hop:
-        neighbour = self.stepper.config.topology.next_hop(self.site, origin)
-        return Hop(neighbour, self.links[neighbour].to)
-
-    def _fetches(self) -> list[Fetch]:
-        found: list[Fetch] = self.stepper.ask(self.stepper.machine.fetches)
-        return found
-
-    def _pinned(self) -> set[bytes]:
-        found: set[bytes] = self.stepper.ask(self.stepper.machine.pinned)
-        return found
+        with told_to_the_client():  # what is raised while they are sent, too
+            yield from self._chunks.give(origin, names)
 
     def _pressed(self) -> bool:
         return not self.stepper.ask(self.stepper.machine.accepts_rows)

@@ -34,6 +34,7 @@ ROWS_PER_S = 1500
 SEND_EVERY_S = 0.005
 PATIENCE_S = 120.0
 READ_WAIT_S = 0.5
+LAST_RESULTS_S = 2.0
 
 
 @dataclass(frozen=True)
@@ -55,7 +56,7 @@ def traffic(keys: int) -> Workload:
 
 
 class Stream:
-    """Made by `running`. Rows flow from `flow` on, until the end."""
+    """Made by `running`. Rows flow from `warm_up` until `drain`."""
 
     def __init__(self, up: Deployment, workload: Workload, at: SiteId, timeline: list[tuple[float, object]]) -> None:
         self.up = up
@@ -64,8 +65,7 @@ class Stream:
         self.sent = 0
         self.requested_ms: dict[str, float] = {}
         self._device = up.device(road.SOURCE, at, feeds=(workload.op, workload.everything))
-        self._tables: list[pa.Table] = []
-        self._emitted_ms: list[float] = []
+        self._results: list[tuple[float, pa.Table]] = []  # when it was read, what was read
         self._sending = False
         self._stop = threading.Event()
         self._threads = [threading.Thread(target=self._read, name="reader", daemon=True)]
@@ -85,7 +85,7 @@ class Stream:
     def warm_up(self, first_rows: int, seconds: float, rows_per_s: float = ROWS_PER_S) -> None:
         """Spark's first batches are slow: a few rows until results come, then the rate until the machine is warm."""
         self.send(first_rows)
-        self._until(lambda: sum(map(len, self._tables)) >= first_rows, "no results")
+        self._until(lambda: self._result_rows >= first_rows, "no results")
         self._sending = True
         self._threads.append(threading.Thread(target=self._send, args=(rows_per_s,), name="sender", daemon=True))
         self._threads[-1].start()
@@ -102,8 +102,9 @@ class Stream:
         self.pause()
         if not self._device.flush(PATIENCE_S):
             raise PeregrineError(f"the device cannot send: {self._device.trouble}", "see the routers' logs")
-        self._until(self._is_quiet, "not quiet")
-        self._until(lambda: sum(map(len, self._tables)) >= self.sent, "results are missing")
+        # Twice: a row may have gone from a router that was not yet asked to one that was.
+        self._until(lambda: self._is_quiet() and self._is_quiet(), "not quiet")
+        time.sleep(LAST_RESULTS_S)  # what is missing then is lost, and the proof says so
         self.close()
 
     def close(self) -> None:
@@ -113,8 +114,16 @@ class Stream:
             thread.join()
 
     def _is_quiet(self) -> bool:
-        statuses = [client.status() for client in self.up.clients.values()]
-        return all(status.ends == status.commits and not status.leftovers for status in statuses)
+        """Nothing is on its way: not to a host, not over a link, and not in a migration."""
+        for client in self.up.clients.values():
+            status = client.status()
+            if status.ends != status.commits or status.leftovers or any(status.waiting.values()):
+                return False
+        return True
+
+    @property
+    def _result_rows(self) -> int:
+        return sum(len(table) for _, table in self._results)
 
     def _until(self, done: Callable[[], bool], trouble: str) -> None:
         deadline = time.monotonic() + PATIENCE_S
@@ -139,8 +148,7 @@ class Stream:
                 self._stop.wait(SEND_EVERY_S)  # the router is away
                 continue
             if after > position:
-                self._emitted_ms.append(now_ms())
-                self._tables.append(table)
+                self._results.append((now_ms(), table))
                 position = after
 
     # --- plans ---
@@ -163,13 +171,13 @@ class Stream:
     # --- what was seen ---
 
     def outputs(self) -> measure.Outputs:
-        created = [table.column("created_ms").to_numpy() for table in self._tables]
-        emitted = np.repeat(np.array(self._emitted_ms), [len(each) for each in created])
+        created = [table.column("created_ms").to_numpy() for _, table in self._results]
+        emitted = np.repeat([read_ms for read_ms, _ in self._results], [len(each) for each in created])
         return measure.Outputs(emitted, emitted - np.concatenate(created))
 
     def is_of(self, keys: KeySet) -> npt.NDArray[np.bool_]:
         """Which of the outputs are of these keys."""
-        return np.concatenate([keys.contains(table.column("hash").to_numpy()) for table in self._tables])
+        return np.concatenate([keys.contains(table.column("hash").to_numpy()) for _, table in self._results])
 
     def cost(
         self, plan: str, calm_from_ms: float, until_ms: float, mine: npt.NDArray[np.bool_] | None = None
@@ -182,7 +190,7 @@ class Stream:
 
     def lines(self) -> Lines:
         found: Lines = {}
-        for table in self._tables:
+        for _, table in self._results:
             columns = [table.column(name).to_pylist() for name in ("op", "key", "source", "seq", "payload")]
             for op, key, source, seq, payload in zip(*columns, strict=True):
                 found.setdefault((op, key, source), []).append((seq, payload))
