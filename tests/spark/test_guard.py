@@ -14,7 +14,7 @@ from peregrine.core.host import Emission, GroupEntry, Part, apply
 from peregrine.core.large import Sizes, Spill
 from peregrine.core.operator import Marks, Out
 from peregrine.core.rows import Clock, Row, Rows, rows_of
-from peregrine.core.state import canonical
+from peregrine.core.state import canonical, decode
 from peregrine.errors import MissingChunk
 from peregrine.spark.guard import apply_guarded, dead_letters_of
 from peregrine.types import PlaceId
@@ -46,7 +46,7 @@ def test_a_refused_row_leaves_the_value_as_it_was_and_names_op_key_position_and_
     assert (failure["source"], failure["seq"]) == ("s", 1)
     assert failure["reason"].startswith("ValueError: not this one: b'car1#1' (on_row, line ")
     assert [r.payload for r in rows_of(emissions[-1].item.batch)] == [b"2"]  # type: ignore[union-attr]
-    assert msgspec.msgpack.decode(state)["car1"][0] == {"count": 2}
+    assert decode(state)["car1"].value == {"count": 2}
 
 
 def test_without_an_exception_it_is_what_the_core_computes() -> None:
@@ -86,7 +86,7 @@ def test_a_value_that_cannot_be_stored_is_the_fault_of_its_row() -> None:
 
     emissions, state = run(Hoarder(SINK, b""), entries(0, 1))
     assert [failure["seq"] for failure in dead(emissions)] == [1]
-    assert msgspec.msgpack.decode(state)["car1"][0] == {"n": 0}
+    assert decode(state)["car1"].value == {"n": 0}
 
 
 class PickyHoarder(Picky):

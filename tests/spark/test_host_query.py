@@ -14,6 +14,7 @@ from peregrine.core.log import MemoryLog
 from peregrine.core.messages import Begin, FromHost
 from peregrine.core.operator import Operator
 from peregrine.core.rows import Marker, Rows, StateRows, rows_of
+from peregrine.core.state import decode
 from peregrine.sim.operators import Ledger
 from peregrine.types import OpId, PlaceId
 
@@ -126,7 +127,7 @@ def stored(at: Any) -> dict[tuple[PlaceId, OpId, int], bytes]:
 
 
 def key_count(states: Mapping[tuple[PlaceId, OpId, int], bytes], place: PlaceId) -> int:
-    return sum(len(msgspec.msgpack.decode(state)) for (p, _, _), state in states.items() if p == place)
+    return sum(len(decode(state)) for (p, _, _), state in states.items() if p == place)
 
 
 def forget_last_commit(checkpoint: Path) -> None:

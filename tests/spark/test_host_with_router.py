@@ -5,11 +5,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
 
 from harness import CLOUD, OP, SINK, keys, migration, sink, spec
 from peregrine.core.messages import Begin, Report
+from peregrine.core.state import decode
 from peregrine.core.topology import Topology
 from peregrine.net.device import Device
 from peregrine.net.launch import RouterProcess
@@ -99,7 +99,7 @@ def test_a_key_moves_live_and_the_router_dies_and_each_result_comes_once_and_in_
     for key in range(10):
         assert [seq for name, seq in results if name == f"k{key}"] == list(range(key, site.sent, 10))
     states = host.states(site.spark, site.config.checkpoint)
-    at = {key: place for (place, _, _), blob in states.items() for key in msgspec.msgpack.decode(blob)}
+    at = {key: place for (place, _, _), blob in states.items() for key in decode(blob)}
     assert at == {f"k{key}": B if key in (3, 4) else A for key in range(10)}
     assert site.router.client().status().leftovers == []
 

@@ -176,10 +176,20 @@ def test_a_live_move_that_disrupted_nothing_is_compared_as_one_millisecond() -> 
     assert moved(a_move(0.0))["disruption of restart / live"].value == 3000.0
 
 
+def test_jitter_within_what_the_steady_state_has_anyway_counts_as_that() -> None:
+    calm = {"mean_ms": 60.0, "p99_ms": 100.0}
+    assert moves.jitter_ms({"jitter_ms": -5.0, "steady": calm}) == 40.0
+    assert moves.jitter_ms({"jitter_ms": 70.0, "steady": calm}) == 70.0
+
+
 def test_the_cost_of_keys_is_linear_when_each_further_key_costs_the_same() -> None:
-    assert many_keys.growth({10: 110.0, 1010: 210.0, 11010: 1210.0}) == pytest.approx(1.0)
-    assert many_keys.growth({10: 110.0, 1010: 210.0, 11010: 2210.0}) == pytest.approx(2.0)
-    assert many_keys.growth({10: 110.0, 1010: 210.0}) is None
+    assert many_keys.growth({10: 110.0, 1010: 210.0, 10010: 1110.0}, noise_ms=50) == pytest.approx(1.0)
+    assert many_keys.growth({10: 110.0, 1010: 210.0, 10010: 2110.0}, noise_ms=50) == pytest.approx(2.0)
+    assert many_keys.growth({10: 110.0, 1010: 210.0}, noise_ms=50) is None
+
+
+def test_a_cost_that_cannot_be_told_from_the_time_of_a_batch_does_not_look_like_growth() -> None:
+    assert many_keys.growth({10: 150.0, 1010: 120.0, 10010: 700.0}, noise_ms=60) == pytest.approx(550 / 600)
 
 
 def test_memory_that_saws_is_flat_and_memory_that_climbs_is_not() -> None:
@@ -195,7 +205,7 @@ def large(jitter_ms: float, written: float) -> dict[str, float]:
         "jitter_ms": jitter_ms,
         "written_bytes_per_batch": written,
         "duration_ms": 500.0,
-        "steady_p99_ms": 90.0,
+        "steady": {"mean_ms": 60.0, "p99_ms": 90.0},
         "bytes_moved": 1000,
     }
 

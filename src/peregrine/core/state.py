@@ -124,6 +124,9 @@ class Keys(MutableMapping[str, KeyState]):
         self._open.pop(key, None)
         self._refs.pop(key, None)
 
+    def __contains__(self, key: object) -> bool:
+        return key in self._closed  # without opening it
+
     def __iter__(self) -> Iterator[str]:
         return iter(self._closed)
 

@@ -17,7 +17,7 @@ from peregrine import proof
 from peregrine.bench.spark import stream
 from peregrine.bench.spark.experiment import Experiment, Found, Scale, proved
 from peregrine.bench.spark.figures import Figure, at_most, ratio
-from peregrine.bench.spark.moves import cost_as_dict
+from peregrine.bench.spark.moves import cost_as_dict, jitter_ms, steady_as_dict
 from peregrine.bench.spark.stream import CLOUD, EDGE, Stream, Workload
 from peregrine.core.big_map import BigMap
 from peregrine.core.keyspace import KeySet
@@ -91,6 +91,7 @@ def workload(large_bytes: int, skip: frozenset[str] = frozenset()) -> Workload:
 def live(scale: Scale) -> Found:
     sizes: dict[str, Any] = {}
     proofs: dict[str, Any] = {}
+    stream.heat(scale.pick(10, 5))
     for name in SIZES if not scale.quick else ("10 KB", "10 MB"):
         with stream.running(workload(SIZES[name]), [EDGE], at=EDGE) as flow:
             flow.warm_up(KEYS, scale.pick(8, 6))
@@ -117,7 +118,7 @@ def _move(flow: Stream, scale: Scale) -> dict[str, Any]:
     return {
         **cost_as_dict(cost),
         "trigger_ms": trigger_ms,
-        "steady_p99_ms": cost.calm.p99_ms,
+        "steady": steady_as_dict(cost.calm),
         "written_bytes_per_batch": written / max(batches, 1),
     }
 
@@ -152,6 +153,7 @@ def untouched(scale: Scale) -> Found:
     """The time of a batch beside a key of 100 MB, and beside one with nothing."""
     triggers: dict[str, float] = {}
     proofs: dict[str, Any] = {}
+    stream.heat(scale.pick(10, 5))
     for name, size in (("nothing", 0), ("100 MB", SIZES["100 MB"])):
         with stream.running(workload(size, skip=frozenset({MOVES, STAYS}))) as flow:
             flow.warm_up(KEYS, scale.pick(8, 6))
@@ -172,9 +174,9 @@ def _counts(flow: Stream) -> Lines:
 
 
 def figures(found: Mapping[str, Found]) -> list[Figure]:
-    sizes: Mapping[str, Mapping[str, float]] = found["live"]["sizes"]
+    sizes: Mapping[str, Mapping[str, Any]] = found["live"]["sizes"]
     triggers: Mapping[str, float] = found["untouched"]["trigger_ms"]
-    jitters = [each["jitter_ms"] for each in sizes.values()]
+    jitters = [jitter_ms(each) for each in sizes.values()]
     largest = list(sizes)[-1]
     return [
         Figure(
@@ -203,8 +205,8 @@ def figures(found: Mapping[str, Found]) -> list[Figure]:
                 f"live with {name}",
                 each["duration_ms"],
                 "ms",
-                note=f"jitter {each['jitter_ms']:,.0f} ms, steady p99 {each['steady_p99_ms']:,.0f} ms,"
-                f" {each['bytes_moved']:,} bytes",
+                note=f"steady mean / p99 {each['steady']['mean_ms']:,.0f} / {each['steady']['p99_ms']:,.0f} ms,"
+                f" jitter {each['jitter_ms']:,.0f} ms, {each['bytes_moved']:,} bytes",
             )
             for name, each in sizes.items()
         ),

@@ -5,12 +5,12 @@ Every key has state before rows flow at 1,500 rows/s over all of them. The keys 
 
 import time
 from collections.abc import Mapping
-from itertools import pairwise
+from typing import Any
 
 from peregrine.bench.spark import stream
 from peregrine.bench.spark.experiment import Experiment, Found, Scale, proved
 from peregrine.bench.spark.figures import Figure, at_most, ratio
-from peregrine.bench.spark.moves import cost_as_dict
+from peregrine.bench.spark.moves import cost_as_dict, jitter_ms, steady_as_dict
 from peregrine.bench.spark.stream import CLOUD, EDGE
 from peregrine.core.keyspace import KeySet
 from peregrine.workloads import road, tm
@@ -21,6 +21,7 @@ KEYS = (10, 1_000, 10_000, 100_000)
 def run(scale: Scale) -> Found:
     counts = {}
     proofs = {}
+    stream.heat(scale.pick(10, 5))
     for keys in KEYS if not scale.quick else (10, 10_000):
         half = KeySet.of_keys(tm.GROUPS, [road.vehicle(n, keys) for n in range(keys // 2)])
         with stream.running(stream.traffic(keys), [EDGE], at=EDGE) as flow:
@@ -37,16 +38,15 @@ def run(scale: Scale) -> Found:
             counts[str(keys)] = {
                 **cost_as_dict(cost),
                 "trigger_ms": trigger_ms,
-                "steady_mean_ms": cost.calm.mean_ms,
-                "steady_p99_ms": cost.calm.p99_ms,
+                "steady": steady_as_dict(cost.calm),
             }
             proofs[f"{keys} keys"] = proved(flow.prove())
     return {"keys": counts, "proofs": proofs}
 
 
 def figures(found: Mapping[str, Found]) -> list[Figure]:
-    counts: Mapping[int, Mapping[str, float]] = {int(keys): each for keys, each in found["live"]["keys"].items()}
-    most, jitters = max(counts), [each["jitter_ms"] for each in counts.values()]
+    counts: Mapping[int, Mapping[str, Any]] = {int(keys): each for keys, each in found["live"]["keys"].items()}
+    most, jitters = max(counts), [jitter_ms(each) for each in counts.values()]
     return [
         Figure(
             f"jitter with 10 to {most:,} keys, most / least",
@@ -56,8 +56,8 @@ def figures(found: Mapping[str, Found]) -> list[Figure]:
             " / ".join(f"{each:,.0f}" for each in jitters) + " ms",
         ),
         Figure(
-            f"cost of a further key, up to {most:,} / before",
-            growth({keys: each["duration_ms"] for keys, each in counts.items()}),
+            f"cost of a key with {most:,} keys / with fewer",
+            growth({keys: each["duration_ms"] for keys, each in counts.items()}, noise_ms=counts[most]["trigger_ms"]),
             "x",
             at_most(1.5),
             " / ".join(f"{each['duration_ms']:,.0f}" for each in counts.values()) + " ms",
@@ -67,23 +67,25 @@ def figures(found: Mapping[str, Found]) -> list[Figure]:
                 f"live with {keys:,} keys",
                 each["duration_ms"],
                 "ms",
-                note=f"steady mean / p99 {each['steady_mean_ms']:,.0f} / {each['steady_p99_ms']:,.0f} ms,"
-                f" disruption {each['disruption_ms']:,.0f} ms, {each['bytes_moved']:,} bytes",
+                note=f"steady mean / p99 {each['steady']['mean_ms']:,.0f} / {each['steady']['p99_ms']:,.0f} ms,"
+                f" jitter {each['jitter_ms']:,.0f} ms, disruption {each['disruption_ms']:,.0f} ms,"
+                f" {each['bytes_moved']:,} bytes",
             )
             for keys, each in counts.items()
         ),
     ]
 
 
-def growth(duration_ms: Mapping[int, float]) -> float | None:
-    """What a key more costs in the last step, over what it cost in the step before; 1 is linear.
+def growth(duration_ms: Mapping[int, float], noise_ms: float) -> float | None:
+    """What a key costs beyond what a few keys cost, with the most keys over with the second most; 1 is linear.
 
-    Where the step before cost nothing that shows, there is nothing to grow from: a millisecond is taken for it.
+    A migration waits for batches, so two alike may differ by the time of one: less cannot be told from nothing.
     """
-    slopes = [
-        max(duration_ms[more] - duration_ms[few], 1.0) / (more - few) for few, more in pairwise(sorted(duration_ms))
-    ]
-    return ratio(slopes[-1], slopes[-2]) if len(slopes) > 1 else None
+    if len(duration_ms) < 3:
+        return None
+    few, *_, before, most = sorted(duration_ms)
+    cost_before, cost_most = (max(duration_ms[keys] - duration_ms[few], noise_ms) for keys in (before, most))
+    return ratio(cost_most / (most - few), cost_before / (before - few))
 
 
 EXPERIMENT = Experiment("keys", __doc__.partition("\n")[0], {"live": run}, figures)

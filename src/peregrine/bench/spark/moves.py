@@ -74,10 +74,9 @@ def _found(flow: Stream, windows: Sequence[tuple[str, float]], calm_ms: float, t
                 "jitter_unmoved_ms": flow.cost(plan, calm_ms, until_ms, ~moved).peak_jitter_ms,
             }
         )
-    calm = whole.calm
     return {
         "trigger_ms": trigger_ms,
-        "steady": {"mean_ms": calm.mean_ms, "sigma_ms": calm.sigma_ms, "p99_ms": calm.p99_ms},
+        "steady": steady_as_dict(whole.calm),
         "moves": costs,
         "proofs": {"moves": proved(flow.prove())},
     }
@@ -93,6 +92,15 @@ def cost_as_dict(cost: measure.Cost) -> dict[str, Any]:
         "bytes_moved": cost.bytes_moved,
         "phases_ms": dict(cost.phases_ms),
     }
+
+
+def steady_as_dict(calm: measure.Steady) -> dict[str, float]:
+    return {"mean_ms": calm.mean_ms, "sigma_ms": calm.sigma_ms, "p99_ms": calm.p99_ms}
+
+
+def jitter_ms(found: Mapping[str, Any]) -> float:
+    """The peak jitter of a move. One that is within what the steady state has anyway counts as that."""
+    return float(max(found["jitter_ms"], found["steady"]["p99_ms"] - found["steady"]["mean_ms"]))
 
 
 def plain_restart(scale: Scale) -> Found:

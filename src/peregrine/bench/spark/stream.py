@@ -222,6 +222,13 @@ def running(workload: Workload, edges: Sequence[SiteId] = (), at: SiteId = CLOUD
             stream.close()
 
 
+def heat(seconds: float) -> None:
+    """What runs first in a session is slow: where runs of one session are compared, one goes first that is not."""
+    with running(traffic(10)) as flow:
+        flow.warm_up(10, seconds)
+        flow.drain()
+
+
 def progress(query: Any, from_ms: float = 0.0) -> list[dict[str, Any]]:
     """What Spark tells of its last batches that had rows, of those that began at `from_ms` or later."""
     told = [json.loads(each.json) for each in query.recentProgress]
