@@ -1,5 +1,6 @@
 """What is told of a query: Spark's own words, in ours."""
 
+import time
 from types import SimpleNamespace
 from typing import Any
 
@@ -9,20 +10,20 @@ pytest.importorskip("pyspark", reason="pyspark is not installed: pip install --e
 from peregrine.spark.listener import Progress, ProgressListener, told
 
 
-def test_the_last_batch_is_told_with_what_each_part_of_it_took(bench: Any) -> None:
-    from harness import OP, SINK
-    from peregrine.sim.operators import Ledger
-
-    at = bench({OP: Ledger(SINK)})
-    at.start()
-    at.feed(50)
-    at.settled()
-    found = ProgressListener().hear(at.query)
-    assert found.running and not found.failure
-    assert found.batch >= 0 and found.rows > 0 and found.groups > 0
-    assert found.parts_ms["addBatch"] <= found.trigger_ms
-    at.query.stop()
-    assert not ProgressListener().hear(at.query).running
+def test_the_last_batch_is_told_with_what_each_part_of_it_took(spark: Any) -> None:
+    numbers = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 10).load()
+    query = numbers.writeStream.format("noop").queryName("numbers").start()
+    try:
+        while query.lastProgress is None:
+            assert query.isActive, query.exception()
+            time.sleep(0.05)
+        found = ProgressListener().hear(query)
+        assert found.query == "numbers" and found.running and not found.failure
+        assert found.batch >= 0 and found.rows > 0
+        assert found.parts_ms["addBatch"] <= found.trigger_ms
+    finally:
+        query.stop()
+    assert not ProgressListener().hear(query).running
 
 
 def test_a_query_is_asked_now_and_then_and_one_that_took_its_place_at_once(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -26,7 +26,9 @@ CARS = tm.vehicles(6)
 
 
 @pytest.fixture
-def java() -> None:
+def java(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Four JVMs start at once here, and a quick start is all that matters.
+    monkeypatch.setenv("JAVA_TOOL_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
     if find_spec("pyspark") is None:
         pytest.skip("pyspark is not installed: pip install --editable '.[spark]'")
     from peregrine.spark.java import find_java
@@ -91,7 +93,7 @@ def test_half_of_the_keys_move_between_two_applications_and_one_of_them_dies(jav
 
         progress = {each.query: each for each in up.progress()}
         assert set(progress) == {"host cloud", "host edge"}
-        assert all(each.running and each.batch >= 0 and each.trigger_ms > 0 for each in progress.values())
+        assert all(each.running and each.batch >= 0 and each.groups > 0 for each in progress.values())
         found, should, should_states = up.states(), *proof.expected(specs, operators, {tm.MOV_AVG: traffic.sent})
         assert len({blob for op, blob in found if op == tm.MOV_AVG}) > 1
         result = proof.prove(len(traffic.sent), up.result_lines(), should, proof.values(found), should_states)

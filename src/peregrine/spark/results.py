@@ -16,7 +16,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
-from pyspark.sql.pandas.types import to_arrow_type
+from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 from pyspark.sql.types import (
     ArrayType,
@@ -190,8 +190,9 @@ def shaped(batch: pa.RecordBatch, schema: StructType) -> pa.RecordBatch:
     objects: list[Mapping[str, Any]] = []
     if any(field.name not in HEADER and field.name != PAYLOAD for field in schema.fields):
         objects = [_object(payload) for payload in batch.column(PAYLOAD).to_pylist()]
+    wanted: pa.Schema = to_arrow_schema(schema, timezone="UTC")  # with what is nullable: Spark insists on it
     columns: list[pa.Array] = []
-    for field in schema.fields:
+    for field, kind in zip(schema.fields, wanted.types, strict=True):
         if field.name in HEADER:
             columns.append(batch.column(field.name))
         elif field.name == PAYLOAD:
@@ -199,8 +200,8 @@ def shaped(batch: pa.RecordBatch, schema: StructType) -> pa.RecordBatch:
             columns.append(payload if isinstance(field.dataType, BinaryType) else _text(payload))
         else:
             values = [found.get(field.name) for found in objects]
-            columns.append(_typed(values, to_arrow_type(field.dataType)))
-    return pa.record_batch(columns, names=schema.fieldNames())
+            columns.append(_typed(values, kind))
+    return pa.record_batch(columns, schema=wanted)
 
 
 def _object(payload: bytes) -> Mapping[str, Any]:
