@@ -120,6 +120,7 @@ class Course:
         self.caller = self._start("caller")
         self.devices = self._start("devices")
         self._migrations = 0
+        self._running = ""  # the migration that is under way
         self._below = True  # the moving keys are at edge1
 
     def _start(self, role: str) -> Peer:
@@ -133,22 +134,28 @@ class Course:
 
     def migrate(self, kill: str, when: str) -> None:
         """Moves the keys to where they are not, and kills something when the migration is so far."""
+        if not self.caller.alive:  # it failed the test before this one, and need not fail all others
+            self.caller = self._start("caller")
+        self._finish()
         self._migrations += 1
         name = f"m{self._migrations}"
         source, target = ("edge1", "cloud") if self._below else ("cloud", "edge1")
         victim = {"source": source, "target": target}.get(kill, kill)
-        if not self.caller.alive:  # it failed the test before this one, and need not fail all others
-            self.caller = self._start("caller")
         self.devices.tell(go=True)
         if when == "before":
             self.kill(victim)
         self.caller.ask("submitted", submit=name, source=source, target=target)
+        self._running = name
         if when != "before":
             self.caller.hear(lambda said: said.get("migration") == f"{name}.0.0" and said["phase"] == when)
             self.kill(victim)
-        ended = self.caller.ask("ended", wait=name)
-        assert ended["outcome"] == "done", ended
-        self._below = not self._below
+        self._finish()
+
+    def _finish(self) -> None:
+        if self._running:
+            ended = self.caller.ask("ended", wait=self._running)
+            assert ended["outcome"] == "done", ended
+            self._running, self._below = "", not self._below
 
     def kill(self, victim: str) -> None:
         match victim:

@@ -17,7 +17,7 @@ from peregrine.core.operator import OpSpec
 from peregrine.core.reconfigure import Plan
 from peregrine.core.state import whole
 from peregrine.core.topology import Topology
-from peregrine.errors import UnknownName
+from peregrine.errors import PeregrineError, UnknownName
 from peregrine.net.chunk_files import ChunkFiles
 from peregrine.net.client import RouterClient
 from peregrine.net.device import Device
@@ -102,7 +102,12 @@ class Deployment:
         return self.driver.knows(plan_id)
 
     def wait(self, plan_id: str, timeout_s: float = 60.0) -> PlanEnded:
-        return self.driver.wait(plan_id, timeout_s)
+        try:
+            return self.driver.wait(plan_id, timeout_s)
+        except PeregrineError as error:
+            if self.supervisor.given_up:
+                raise PeregrineError(error.what, f"see what was given up: {self.supervisor.given_up}") from error
+            raise
 
     def results(self, after: int = 0) -> tuple[pa.Table, int]:
         """Results from a position on, and the position to read on from."""

@@ -22,7 +22,7 @@ from peregrine.control.deployment import Deployment
 from peregrine.control.driver import ManagerDriver, News, carefully
 from peregrine.control.durable_manager import DurableManager, Feeds
 from peregrine.control.hosts import ONE_SESSION, PER_SITE, check_kind, start_per_site
-from peregrine.control.routers import SupervisedRouter, neighbours_of, write_addresses
+from peregrine.control.routers import ROUTER_STEADY_S, SupervisedRouter, neighbours_of, write_addresses
 from peregrine.control.supervisor import Supervisor
 from peregrine.core.attachments import Attachments
 from peregrine.core.chain import chained, deployed
@@ -137,7 +137,7 @@ def _join(deployment: Deployment) -> None:
     write_addresses(deployment.directory, deployment.addresses)
     for site, router in deployment.supervised_routers.items():
         router.join(neighbours_of(site, deployment.topology, deployment.supervised_routers))
-        deployment.supervisor.watch_over(router)
+        deployment.supervisor.watch_over(router, ROUTER_STEADY_S)
 
 
 def _place(deployment: Deployment, initial: Initial) -> None:

@@ -18,6 +18,7 @@ from peregrine.types import SiteId
 
 ADDRESSES = "addresses.json"
 Neighbours = dict[SiteId, Neighbour]
+ROUTER_STEADY_S = 2.0  # what keeps a router from running shows at once
 OLD_ONE_S = 30.0  # the router of a caller that was killed writes what it has, and ends
 
 

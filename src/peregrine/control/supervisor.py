@@ -5,6 +5,7 @@ tried again later and later, and at last given up and said so; the rest runs on.
 """
 
 import logging
+import math
 import threading
 import time
 from collections.abc import Callable
@@ -14,8 +15,8 @@ from typing import Protocol
 
 LOOK_EVERY_S = 0.1
 BACK_OFF_S = (0.1, 10.0)
-FAILURES = 8  # one after the other; the last of them is nearly a minute after the first
-STEADY_S = 60.0  # what has run for so long has not "failed again"
+FAILURES = 8  # one after the other; the last restart is nearly a minute after the first
+STEADY_S = 20.0  # what has run for so long did not fail because it was started; what was killed often is no failure
 log = logging.getLogger(__name__)
 
 
@@ -47,8 +48,9 @@ class Supervisor:
         self._stopping = threading.Event()
         self._threads: list[threading.Thread] = []
 
-    def watch_over(self, thing: Supervised) -> None:
-        thread = threading.Thread(target=self._watch, args=(thing,), name=f"supervise-{thing.name}", daemon=True)
+    def watch_over(self, thing: Supervised, steady_s: float = STEADY_S) -> None:
+        name = f"supervise-{thing.name}"
+        thread = threading.Thread(target=self._watch, args=(thing, steady_s), name=name, daemon=True)
         self._threads.append(thread)
         thread.start()
 
@@ -66,14 +68,14 @@ class Supervisor:
     ) -> None:
         self.stop()
 
-    def _watch(self, thing: Supervised) -> None:
+    def _watch(self, thing: Supervised, steady_s: float) -> None:
         failures = 0
-        steady_from_s = 0.0
+        started_s = -math.inf
         while not self._stopping.wait(LOOK_EVERY_S):
             failure = _failure(thing)
             if failure is None:
                 continue
-            failures = 1 if time.monotonic() > steady_from_s else failures + 1
+            failures = 1 if time.monotonic() - started_s > steady_s else failures + 1
             self._tell(Incident(thing.name, "failed", failure))
             if failures > FAILURES:
                 self.given_up[thing.name] = failure
@@ -82,13 +84,13 @@ class Supervisor:
             least, most = BACK_OFF_S
             if failures > 1 and self._stopping.wait(min(least * 2**failures, most)):
                 return
-            steady_from_s = time.monotonic() + STEADY_S
             try:
                 thing.restart()
             except Exception as error:  # whatever Spark or the system raises: it has failed once more
                 log.warning("what=%r restart=%r", thing.name, str(error))
             else:
                 self._tell(Incident(thing.name, "restarted"))
+            started_s = time.monotonic()
 
     def _tell(self, incident: Incident) -> None:
         level = logging.INFO if incident.status == "restarted" else logging.ERROR
