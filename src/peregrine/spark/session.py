@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from peregrine.errors import ConfigurationError
 from peregrine.spark.java import find_java
+from peregrine.spark.files import without_forks
 from peregrine.spark.settings import tune
 
 if TYPE_CHECKING:
@@ -57,6 +58,8 @@ def open_session(
     with _stderr_to(log_file):
         spark = builder.getOrCreate()
     spark.sparkContext.setLogLevel("ERROR")
+    if master is None or master.startswith("local["):
+        without_forks(spark)
     return spark
 
 

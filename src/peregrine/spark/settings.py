@@ -59,7 +59,7 @@ SETTINGS: dict[str, str] = {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
     # Hadoop's local file system forks `chmod` several times for each batch: let that be cheap.
-    "spark.driver.extraJavaOptions": "-Djdk.lang.Process.launchMechanism=VFORK",
+    "spark.driver.extraJavaOptions": "-Djdk.lang.Process.launchMechanism=VFORK -XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
 }
 
 
