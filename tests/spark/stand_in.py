@@ -14,7 +14,7 @@ import pyarrow.flight as flight
 from peregrine.core import journal
 from peregrine.core.intake import RouterConfig
 from peregrine.core.log import MemoryLog
-from peregrine.core.messages import Append, DeadLetter, Deliver, Event, FromHost, Report
+from peregrine.core.messages import Append, Committed, DeadLetter, Deliver, Event, FromHost, Report
 from peregrine.core.router import Router
 from peregrine.core.rows import Row, length, rows_of
 from peregrine.core.slices import slices
@@ -52,12 +52,19 @@ class StandIn(flight.FlightServerBase):  # type: ignore[misc]
         self.results += rows_of(batch)
 
     def do_action(self, context: Any, action: flight.Action) -> Iterator[bytes]:
-        if action.type == protocol.OFFER:
-            event = journal.decode(action.body.to_pybytes())
-            if isinstance(event, FromHost):
-                self.offered.append(event)
-            self.step(event)
-            yield b""
+        if action.type == protocol.OFFERS:
+            raws = msgspec.msgpack.decode(action.body.to_pybytes(), type=list[bytes])
+            for event in map(journal.decode, raws):
+                if isinstance(event, FromHost):
+                    self.offered.append(event)
+                self.step(event)
+            yield protocol.encode([(None, None)] * len(raws))
+        elif action.type == protocol.ADVANCE:
+            committed, _ = msgspec.msgpack.decode(action.body.to_pybytes(), type=tuple[dict[PlaceId, int], float])
+            for place, offset in committed.items():
+                if offset > self.router.commits.get(place, 0):
+                    self.step(Committed(place, offset))
+            yield protocol.encode({place: self.router.ends.get(place, 0) for place in committed})
         elif action.type == protocol.STATUS:
             router = self.router
             facts = (len(self.results), len(self.dead), [], 0, 0, {}, {}, [], 0)

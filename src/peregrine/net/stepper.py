@@ -257,6 +257,8 @@ class Stepper:
                 sent.add(effect.neighbour)
             elif isinstance(effect, Fetch):
                 self.on_fetch()
+            elif isinstance(effect, Stray) and not told:
+                pass  # of long ago: a source that still strays does so again
             elif isinstance(effect, Report | Reached | Stray | Attached):
                 with self._news_came:
                     self._news.append(effect)

@@ -1,9 +1,9 @@
 """Hadoop's local file system without a process for each file.
 
-Without Hadoop's native library, which the wheels of PySpark lack, each file that is created means a `chmod` in a process
-of its own: half a dozen for each batch, a fifth of its time. Java can do the same by a call. The class that says so is
-compiled by Janino, which is part of Spark, and its one instance is put into Hadoop's cache of file systems, where
-everything in this Java process finds it. Nothing else about files changes, their checksums included.
+Without Hadoop's native library, which the wheels of PySpark lack, each file that is created means a `chmod` in a
+process of its own: half a dozen for each batch, a fifth of its time. Java can do the same by a call. The class that
+says so is compiled by Janino, which is part of Spark, and its one instance is put into Hadoop's cache of file systems,
+where everything in this Java process finds it. Nothing else about files changes, their checksums included.
 """
 
 import logging

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from peregrine.errors import ConfigurationError
-from peregrine.spark.java import find_java
 from peregrine.spark.files import without_forks
+from peregrine.spark.java import find_java
 from peregrine.spark.settings import tune
 
 if TYPE_CHECKING:

@@ -58,8 +58,16 @@ SETTINGS: dict[str, str] = {
     "spark.python.unix.domain.socket.enabled": "true",
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
-    # Hadoop's local file system forks `chmod` several times for each batch: let that be cheap.
-    "spark.driver.extraJavaOptions": "-Djdk.lang.Process.launchMechanism=VFORK -XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    "spark.driver.extraJavaOptions": " ".join(
+        [
+            # Where files.py cannot keep Hadoop from forking `chmod` for each file, let that be cheap.
+            "-Djdk.lang.Process.launchMechanism=VFORK",
+            # Java's second compiler takes a core for the first minute, and batches are no faster with it.
+            "-XX:TieredStopAtLevel=1",
+            # Little garbage, few cores: threads that collect it beside the work only get in its way.
+            "-XX:+UseSerialGC",
+        ]
+    ),
 }
 
 

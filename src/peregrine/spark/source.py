@@ -1,9 +1,8 @@
 """The logs of one or several places as a stream of Spark: the data source `peregrine-log`.
 
-A row of the stream is a slice of a log (`core/slices.py`): what one group has to apply of one entry, and how many
-groups of the place have something to apply in this batch. A position of the stream is {place: offset}. The reader lives
-in one process for as long as its query does; all places are read by one task, because each one more costs more than
-what it reads.
+A row of the stream is a slice of a log (`core/slices.py`): what one group has to apply of one entry. A position of the
+stream is {place: offset}. The reader lives in one process for as long as its query does; all places are read by one
+task, because each one more costs more than what it reads.
 
 Spark asks for the latest offset of a batch only after it has committed the batch before: the `start` that it gives is
 what is durably applied. So this is where the routers are told, without a listener and without waiting for more rows.
@@ -27,7 +26,7 @@ from peregrine.spark.worker import PlaceAddress, client, freeze_heap, patiently
 from peregrine.types import PlaceId
 
 NAME = "peregrine-log"
-COLUMNS = ("place", "op", "group", "first_offset", "offsets", "body", "parts")
+COLUMNS = ("place", "op", "group", "first_offset", "offsets", "body", "shard")
 _TYPES = (StringType(), StringType(), IntegerType(), LongType(), BinaryType(), BinaryType(), IntegerType())
 SCHEMA = StructType([StructField(name, kind, False) for name, kind in zip(COLUMNS, _TYPES, strict=True)])
 
@@ -39,7 +38,7 @@ Offsets = dict[str, int]
 
 class LogSource(DataSource):
     """Options: `places` (JSON [[place, address], ...]), `token_file`, `start` (JSON {place: offset}, else 0),
-    `max_rows` of a batch for each place, `patience_s` with a router that is away.
+    `max_rows` of a batch for each place, `patience_s` with a router that is away, `shards`.
     """
 
     @classmethod
@@ -76,6 +75,7 @@ class LogReader(DataSourceStreamReader):
         self._start: Offsets = json.loads(options.get("start", "{}"))
         self._max_rows = int(options.get("max_rows", 100_000))
         self._patience_s = float(options.get("patience_s", 60.0))
+        self._shards = int(options.get("shards", 1))
         self._away_since_s: dict[str, float] = {}
 
     def initialOffset(self) -> Offsets:
@@ -132,12 +132,10 @@ class LogReader(DataSourceStreamReader):
         freeze_heap()
         assert isinstance(partition, Stretches)
         for stretch in partition.stretches:
-            tables = list(self._read_stretch(stretch))
-            table = pa.concat_tables(tables)
-            parts = set(zip(table.column("op").to_pylist(), table.column("group").to_pylist(), strict=True))
-            count = pa.array([len(parts)] * len(table), pa.int32())
-            counted = table.append_column(pa.field("parts", pa.int32(), nullable=False), count)
-            yield from counted.select(COLUMNS).combine_chunks().to_batches()
+            for table in self._read_stretch(stretch):
+                shard = pa.array(table.column("group").to_numpy() % self._shards, pa.int32())
+                sharded = table.append_column(pa.field("shard", pa.int32(), nullable=False), shard)
+                yield from sharded.select(COLUMNS).combine_chunks().to_batches()
 
     def _read_stretch(self, stretch: Stretch) -> Iterator[pa.Table]:
         at = stretch.start
