@@ -10,12 +10,14 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from peregrine import proof
+from peregrine.audit import Initial
+from peregrine.control.auditing import audit_deployment
 from peregrine.control.driver import News
 from peregrine.control.local import Deployment, local
 from peregrine.control.routers import read_addresses
@@ -59,7 +61,8 @@ def caller(directory: Path) -> None:
     # They begin at edge1 and are elsewhere when the caller is killed: a second time this must have no effect.
     initial = [(tm.MOV_AVG, KeySet.of_keys(tm.GROUPS, MOVING), PlaceId(EDGE1))]
     # Small snapshots: a router that is killed has cut its journal before.
-    with local(topology, tm.specs(), tm.operators(), initial, directory, watch=_tell, snapshot_mb=0.25) as up:
+    cuts = {"snapshot_mb": 0.25, "keep_journal": True}
+    with local(topology, tm.specs(), tm.operators(), initial, directory, watch=_tell, **cuts) as up:
         for car in CARS:
             up.driver.feed(SourceId(car), ((tm.MOV_AVG, KeySet.of_keys(tm.GROUPS, [car])),))
         say(ready=True)
@@ -72,7 +75,7 @@ def caller(directory: Path) -> None:
                 case {"pids": True}:
                     say(pids={site: router.pid for site, router in up.routers.items()})
                 case {"prove": counts}:
-                    say(proof=_prove(up, counts), given_up=up.supervisor.given_up)
+                    say(proof=_prove(up, counts, initial), given_up=up.supervisor.given_up)
 
 
 def _tell(news: News | PlanEnded) -> None:
@@ -92,7 +95,7 @@ def _submit(up: Deployment, name: str, source: PlaceId, target: PlaceId) -> None
     say(submitted=name)
 
 
-def _prove(up: Deployment, counts: dict[str, int]) -> dict[str, Any]:
+def _prove(up: Deployment, counts: dict[str, int], initial: Initial) -> dict[str, Any]:
     sent = [
         Row(car, SourceId(car), seq, UNCHAINED, seq, 0, payload)
         for car, count in counts.items()
@@ -101,6 +104,7 @@ def _prove(up: Deployment, counts: dict[str, int]) -> dict[str, Any]:
     should, should_states = proof.expected(tm.specs(), tm.operators(), {tm.MOV_AVG: sent})
     _until(lambda: _quiet(up, len(sent)))
     found = proof.prove(len(sent), up.result_lines(), should, proof.values(up.states()), should_states)
+    found = replace(found, violations=tuple(audit_deployment(up, initial)))
     return {
         **asdict(found),
         "holds": found.holds,

@@ -7,6 +7,7 @@ from typing import Any
 from pyspark_operators import Archive
 
 from peregrine import proof
+from peregrine.control.auditing import audit_deployment
 from peregrine.control.local import Deployment, local
 from peregrine.core.keyspace import KeySet
 from peregrine.core.operator import OpSpec
@@ -50,6 +51,7 @@ def test_keys_with_large_state_move_live_and_nothing_is_lost(spark: Any, tmp_pat
         found = proof.prove(len(sent), up.result_lines(), should, proof.values(up.states()), should_states)
         assert found.holds, found
         assert found.rows_out == len(sent) and found.states == 4
+        assert audit_deployment(up) == []
 
 
 def chunks(up: Deployment, site: SiteId) -> int:

@@ -39,10 +39,7 @@ def plain(entries: list[tuple[int, GroupEntry]]) -> list[tuple[int, str]]:
         each
         for at, e in entries
         for each in (
-            [
-                (offset, f"{row.key}#{row.seq} {e.muted} {e.gate}")
-                for offset, row in zip(e.offsets, e.rows, strict=True)
-            ]
+            [(offset, f"{row.key}#{row.seq} {e.muted} {e.gate}") for offset, row in zip(e.offsets, e.rows, strict=True)]
             if isinstance(e, Part)
             else [(at, type(e).__name__)]
         )

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from peregrine.audit import Initial, audit
 from peregrine.control.deployment import Deployment
+from peregrine.net.store import KEPT
 
 
 def audit_deployment(deployment: Deployment, initial: Initial = ()) -> list[str]:
@@ -20,5 +21,8 @@ def audit_deployment(deployment: Deployment, initial: Initial = ()) -> list[str]
         for site, router in deployment.routers.items():
             journals[site] = Path(directory) / site
             # A router goes on writing: what is half there in the copy is cut off when the copy is opened.
-            shutil.copytree(Path(router.settings.directory) / "journal", journals[site])
+            home = Path(router.settings.directory)
+            shutil.copytree(home / "journal", journals[site])
+            if (home / KEPT).exists():
+                shutil.copytree(home / KEPT, journals[site], dirs_exist_ok=True)
         return audit(configs, journals, topology.main_place(topology.root), initial)

@@ -162,12 +162,17 @@ class RecordLog:
             span = self._segments[number].span(position, max_bytes, max_length)
         return self._segments[number], span
 
-    def truncate(self, before: int) -> None:
-        """Drops the segments that lie before; the one that is appended to stays in any case."""
+    def truncate(self, before: int, keep: Path | None = None) -> None:
+        """Drops the segments that lie before, or moves them to `keep`; the one that is appended to always stays."""
         with self._lock:
             while len(self._segments) > 1 and self._segments[1].base <= before:
+                path = self._segments[0].path
                 try:
-                    self._segments[0].path.unlink(missing_ok=True)
+                    if keep is None:
+                        path.unlink(missing_ok=True)
+                    else:
+                        keep.mkdir(exist_ok=True)
+                        os.replace(path, keep / path.name)
                 except OSError as error:
                     raise _mapped(error, self.directory) from error
                 del self._segments[0]

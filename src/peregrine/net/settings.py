@@ -39,6 +39,7 @@ class RouterSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     tick_ms: int = 100
     snapshot_mb: float = 64.0  # of journal, then the machine is written and the journal cut
     host_lag_rows: int = 100_000
+    keep_journal: bool = False  # for an audit: what is cut off is kept beside it
     # Results and dead letters: at a snapshot older ones go, in whole files; what says less counts. None: they stay.
     results_keep_rows: int | None = None
     results_keep_mb: float | None = None

@@ -28,6 +28,7 @@ from peregrine.net import snapshots
 from peregrine.net.settings import RouterSettings
 from peregrine.types import SiteId
 
+KEPT = "journal-kept"
 SEGMENT_BYTES = (64 << 10, 16 << 20)  # what is cut off goes in whole segments: a few of them to a snapshot
 RESTORE = "restore the directory from a copy; if there is none, start all sites from empty directories"
 
@@ -40,6 +41,7 @@ class Store:
         neighbours = [*topology.children(config.site), *([] if parent is None else [parent])]
         self.directory = Path(settings.directory)
         self.directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+        self._keep_journal = settings.keep_journal
         self._durable = settings.fsync is not Fsync.OFF
         self._keep_rows = settings.results_keep_rows
         self._keep_bytes = _bytes(settings.results_keep_mb)
@@ -134,7 +136,7 @@ class Store:
             log.sync()
         ends = {name: log.end for name, log in self._logs.items()}
         snapshots.save(self.directory, position, (machine, ends), self._durable)
-        self.journal.truncate(position)
+        self.journal.truncate(position, self.directory / KEPT if self._keep_journal else None)
         for place, offset in machine.commits.items():
             if place in self.hosts:
                 self.hosts[place].truncate(offset)

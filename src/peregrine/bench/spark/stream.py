@@ -154,10 +154,15 @@ class Stream:
     # --- plans ---
 
     def move(self, plan: str, keys: KeySet, source: SiteId, target: SiteId, mechanism: str = "live") -> None:
+        self.move_in_chunks(plan, [keys], source, target, mechanism)
+
+    def move_in_chunks(
+        self, plan: str, chunks: Sequence[KeySet], source: SiteId, target: SiteId, mechanism: str = "live"
+    ) -> None:
+        """One after the other (Spacker III-C1)."""
         self.requested_ms[plan] = now_ms()
-        self.up.submit(
-            Plan(plan, ((Move(self.workload.op, keys, PlaceId(source), PlaceId(target)),),), mechanism=mechanism)
-        )
+        moves = [Move(self.workload.op, chunk, PlaceId(source), PlaceId(target)) for chunk in chunks]
+        self.up.submit(Plan(plan, tuple((move,) for move in moves), mechanism=mechanism))
 
     def wait(self, plan: str) -> None:
         self.up.wait(plan, PATIENCE_S)
