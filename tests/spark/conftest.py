@@ -100,3 +100,11 @@ def bench(spark: Any, tmp_path: Path) -> Iterator[Callable[[Mapping[OpId, Operat
     for each in made:
         each.stop()
         each.router.shutdown()
+
+
+def pytest_sessionfinish() -> None:
+    """Callers that were killed on purpose could not clear up behind themselves."""
+    if find_spec("pyspark") is not None:
+        from peregrine.spark.session import clear_up
+
+        clear_up()

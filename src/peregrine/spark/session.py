@@ -7,7 +7,9 @@ latency: start hosts once, in one session, and keep them.
 # pyspark is optional, also where types are checked.
 # mypy: disable-error-code="import-not-found"
 
+import atexit
 import os
+import shutil
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -22,10 +24,11 @@ from peregrine.spark.settings import tune
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["find_java", "open_session"]
+__all__ = ["clear_up", "find_java", "open_session"]
 
 TASK_FAILURES = 4
 _SHARED_MEMORY = Path("/dev/shm")
+_PREFIX = "peregrine-spark-"
 
 
 def open_session(
@@ -50,7 +53,7 @@ def open_session(
     # A task is tried again when its worker dies; without the second number one death fails the query.
     builder = tune(SparkSession.builder.master(master or f"local[{cores},{TASK_FAILURES}]").appName(name))
     if local_dir is None and os.access(_SHARED_MEMORY, os.W_OK):
-        local_dir = _SHARED_MEMORY
+        local_dir = _own_directory(_SHARED_MEMORY)
     if local_dir is not None:
         builder = builder.config("spark.local.dir", str(local_dir))
     for setting, value in (more or {}).items():
@@ -61,6 +64,23 @@ def open_session(
     if master is None or master.startswith("local["):
         without_forks(spark)
     return spark
+
+
+def _own_directory(parent: Path) -> Path:
+    """For what Spark writes aside. A process that was killed leaves it behind: the next one clears it away."""
+    clear_up(parent)
+    own = parent / f"{_PREFIX}{os.getpid()}"
+    if not own.exists():
+        own.mkdir(mode=0o700)
+        atexit.register(shutil.rmtree, own, ignore_errors=True)
+    return own
+
+
+def clear_up(parent: Path = _SHARED_MEMORY) -> None:
+    """Remove what processes have left behind that are gone."""
+    for left in parent.glob(f"{_PREFIX}*"):
+        if not Path(f"/proc/{left.name.removeprefix(_PREFIX)}").exists():
+            shutil.rmtree(left, ignore_errors=True)
 
 
 @contextmanager
