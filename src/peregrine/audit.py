@@ -7,16 +7,16 @@ Operators are expected to name the key for which they emit at the end of an outp
 the key of the output is taken for it.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import groupby
 from pathlib import Path
 
 from peregrine.core import journal
 from peregrine.core.intake import RouterConfig
-from peregrine.core.keyspace import KeySet
 from peregrine.core.messages import Begin, DeadLetter, Deliver, Effect, Emitted, Event, Report, Together
 from peregrine.core.migrate import Migration
+from peregrine.core.placement import Initial
 from peregrine.core.router import Router
 from peregrine.core.rows import rows_of
 from peregrine.errors import ConfigurationError, PeregrineError
@@ -24,7 +24,6 @@ from peregrine.log.record_log import RecordLog
 from peregrine.types import MigrationId, OpId, PlaceId, SiteId
 
 Line = tuple[OpId, str, str]  # (operator that takes it, key, source)
-Initial = Sequence[tuple[OpId, KeySet, PlaceId]]
 
 
 @dataclass

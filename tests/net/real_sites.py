@@ -8,7 +8,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from peregrine.core.host import apply
+from peregrine.core.host import Emission, apply
 from peregrine.core.messages import Committed, Event, FromHost
 from peregrine.core.operator import OpSpec
 from peregrine.core.rows import UNCHAINED, Row
@@ -28,6 +28,9 @@ OP, SINK = OpId("app/count"), OpId("app/results")
 OPERATORS = (OpSpec(OP, GROUPS, feeds=(SINK,)), OpSpec(SINK, GROUPS, sink=True))
 LEDGER = Ledger(SINK)
 Lines = dict[str, list[tuple[int, bytes]]]  # results of each source and key, in the order in which they landed
+
+
+Part = tuple[int, bytes, bytes]  # of a slice: first offset, offsets, body
 
 
 class Cluster:
@@ -137,19 +140,22 @@ class HostLoop:
         table, end = client.read_log(self.place, self.committed, 500)
         if end == self.committed:
             return False
-        parts: dict[tuple[OpId, int], list[tuple[int, bytes, bytes]]] = {}
+        parts: dict[tuple[OpId, int], list[Part]] = {}
         for part in table.to_pylist():
             at = (OpId(part["op"]), part["group"])
             parts.setdefault(at, []).append((part["first_offset"], part["offsets"], part["body"]))
         states: dict[tuple[OpId, int], bytes] = {}
         for (op, group), slices in parts.items():
-            emissions, states[op, group] = apply(LEDGER, self.states.get((op, group), b""), entries_of(slices))
+            emissions, states[op, group] = self.apply(op, group, self.states.get((op, group), b""), slices)
             if emissions:
                 client.offer(FromHost(self.place, op, group, tuple(emissions)))
         self.states.update(states)
         self.committed = end
         client.offer(Committed(self.place, end))
         return True
+
+    def apply(self, op: OpId, group: int, before: bytes, slices: list[Part]) -> tuple[list[Emission], bytes]:
+        return apply(LEDGER, before, entries_of(slices))
 
     def stop(self) -> None:
         self._stopping = True

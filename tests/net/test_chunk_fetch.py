@@ -6,14 +6,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from real_sites import GROUPS, OP, SINK, Cluster, HostLoop, fill, until
+from real_sites import GROUPS, OP, SINK, Cluster, HostLoop, Part, fill, until
 
 from peregrine.core.big_map import BigMap
 from peregrine.core.chunks import chunk_name
-from peregrine.core.host import apply
+from peregrine.core.host import Emission, apply
 from peregrine.core.keyspace import KeySet
 from peregrine.core.large import Sizes, Spill
-from peregrine.core.messages import Begin, ChunksHere, Committed, Fetch, FromHost
+from peregrine.core.messages import Begin, ChunksHere, Fetch
 from peregrine.core.migrate import Migration
 from peregrine.core.operator import Marks, Out
 from peregrine.core.rows import Row
@@ -55,27 +55,11 @@ class SpillingHost(HostLoop):
     operator = Archive()
     chunks: ChunkFiles
 
-    def _batch(self) -> bool:
-        client = self._client()
-        table, end = client.read_log(self.place, self.committed, 500)
-        if end == self.committed:
-            return False
-        parts: dict[tuple[OpId, int], list[tuple[int, bytes, bytes]]] = {}
-        for part in table.to_pylist():
-            at = (OpId(part["op"]), part["group"])
-            parts.setdefault(at, []).append((part["first_offset"], part["offsets"], part["body"]))
-        states: dict[tuple[OpId, int], bytes] = {}
-        for (op, group), slices in parts.items():
-            spill = Spill(self.chunks, SIZES)
-            before = self.states.get((op, group), b"")
-            emissions, states[op, group] = apply(self.operator, before, entries_of(slices), spill=spill)
-            write_down(self.chunks, self.place, op, group, slices[0][0], spill)
-            if emissions:
-                client.offer(FromHost(self.place, op, group, tuple(emissions)))
-        self.states.update(states)
-        self.committed = end
-        client.offer(Committed(self.place, end))
-        return True
+    def apply(self, op: OpId, group: int, before: bytes, slices: list[Part]) -> tuple[list[Emission], bytes]:
+        spill = Spill(self.chunks, SIZES)
+        applied = apply(self.operator, before, entries_of(slices), spill=spill)
+        write_down(self.chunks, self.place, op, group, slices[0][0], spill)
+        return applied
 
 
 @pytest.fixture

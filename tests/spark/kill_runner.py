@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any
 
 from peregrine import proof
-from peregrine.audit import Initial
 from peregrine.control.auditing import audit_deployment
 from peregrine.control.driver import News
 from peregrine.control.local import Deployment, local
@@ -25,6 +24,7 @@ from peregrine.control.supervisor import Incident
 from peregrine.core.coordinator import PlanEnded
 from peregrine.core.keyspace import KeySet
 from peregrine.core.messages import Reached, Report
+from peregrine.core.placement import Initial
 from peregrine.core.reconfigure import Move, Plan
 from peregrine.core.rows import UNCHAINED, Row
 from peregrine.core.topology import Link, Topology
@@ -115,11 +115,10 @@ def _prove(up: Deployment, counts: dict[str, int], initial: Initial) -> dict[str
 def _quiet(up: Deployment, results: int) -> bool:
     """Every row has its result (or more than one), no plan runs, and every host has committed what it has read."""
     try:
-        statuses = [client.status() for client in up.clients.values()]
+        found = up.results_at_rest()
     except TransportError:
         return False  # one of them was killed, and is not back yet
-    settled = all(status.ends == status.commits and not status.leftovers for status in statuses)
-    return settled and up.driver.manager.idle and sum(status.results_end for status in statuses) >= results
+    return found is not None and found >= results and up.driver.manager.idle
 
 
 def _until(true: Callable[[], bool]) -> None:

@@ -61,9 +61,7 @@ def chunks(up: Deployment, site: SiteId) -> int:
 def settled(up: Deployment, rows: int, patience_s: float = 90.0) -> None:
     deadline_s = time.monotonic() + patience_s
     while True:
-        statuses = [client.status() for client in up.clients.values()]
-        committed = all(status.ends == status.commits and not status.leftovers for status in statuses)
-        if committed and sum(status.results_end for status in statuses) == rows:
+        if up.results_at_rest() == rows:
             return
-        assert time.monotonic() < deadline_s, statuses
+        assert time.monotonic() < deadline_s, [client.status() for client in up.clients.values()]
         time.sleep(0.1)

@@ -64,9 +64,7 @@ class Traffic:
         until(self.quiet, f"rows still on their way: {[c.status() for c in self.up.clients.values()]}")
 
     def quiet(self) -> bool:
-        statuses = [client.status() for client in self.up.clients.values()]
-        committed = all(status.ends == status.commits and not status.leftovers for status in statuses)
-        return committed and sum(status.results_end for status in statuses) == len(self.sent)
+        return self.up.results_at_rest() == len(self.sent)
 
 
 def test_half_of_the_keys_move_between_two_applications_and_one_of_them_dies(java: None, tmp_path: Path) -> None:

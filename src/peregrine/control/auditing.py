@@ -7,8 +7,9 @@ import shutil
 import tempfile
 from pathlib import Path
 
-from peregrine.audit import Initial, audit
+from peregrine.audit import audit
 from peregrine.control.deployment import Deployment
+from peregrine.core.placement import Initial
 from peregrine.net.store import KEPT
 
 

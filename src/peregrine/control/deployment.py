@@ -146,6 +146,13 @@ class Deployment:
         found: Progress = self.host.progress()
         return [found]
 
+    def results_at_rest(self) -> int | None:
+        """How many results there are, if hosts have committed all that they were given and no migration runs."""
+        statuses = [client.status() for client in self.clients.values()]
+        if any(status.ends != status.commits or status.leftovers for status in statuses):
+            return None
+        return sum(status.results_end for status in statuses)
+
     def close_devices(self) -> None:
         for device in self.devices.values():
             device.close()

@@ -190,10 +190,9 @@ def _drain(deployment: Deployment, traffic: _Traffic, results: int, watch: Watch
         device.flush(PATIENCE_S)
     deadline_s = time.monotonic() + PATIENCE_S
     while time.monotonic() < deadline_s:
-        statuses = [client.status() for client in deployment.clients.values()]
-        quiet = all(status.ends == status.commits and not status.leftovers for status in statuses)
+        found = deployment.results_at_rest()
         running = deployment.driver.manager.coordinator.running
-        if quiet and not running and sum(s.results_end for s in statuses) >= results <= watch.rows_out:
+        if found is not None and not running and found >= results <= watch.rows_out:
             return
         time.sleep(0.2)
     watch.say(f"after {PATIENCE_S:g} s not all rows are through")

@@ -5,10 +5,7 @@ that is how the end of all of it is seen: the next one must not go on from a che
 """
 
 import os
-import select
 import signal
-import subprocess
-import sys
 import tempfile
 import threading
 import time
@@ -21,6 +18,7 @@ import msgspec
 
 from peregrine.control.claim import note
 from peregrine.errors import ConfigurationError, PeregrineError, UnknownName, Unreachable
+from peregrine.net.launch import last_words, next_line, start_child
 
 if TYPE_CHECKING:
     from peregrine.control.deployment import Deployment
@@ -93,14 +91,9 @@ class HostProcess:
 
     def _start(self) -> None:
         self._gone = False
-        with open(self._log_file, "ab") as log:
-            self._process = subprocess.Popen(
-                [sys.executable, "-m", "peregrine.spark.host_process", "--config", str(self._settings_file)],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=log,
-                start_new_session=True,  # Ctrl-C is for the one who started it, who then ends this one in order
-            )
+        self._process = start_child(
+            "peregrine.spark.host_process", self._settings_file, self._log_file, own_session=True
+        )
 
     def wait_ready(self) -> None:
         try:
@@ -144,17 +137,15 @@ class HostProcess:
         return answer
 
     def _line(self, patience_s: float) -> bytes:
-        out = self._process.stdout
-        assert out is not None
-        readable, _, _ = select.select([out], [], [], patience_s)
-        line = out.readline() if readable else b""
+        line = next_line(self._process, patience_s)
         if not line:
             raise self._silent(f"nothing in {patience_s:g} s" if self._process.poll() is None else "it has ended")
         return line
 
     def _silent(self, reason: str) -> Unreachable:
-        last_words = self._log_file.read_text(errors="replace")[-2000:]
-        return Unreachable(f"{self.name} does not answer: {reason}", f"see {self._log_file}:\n{last_words}")
+        return Unreachable(
+            f"{self.name} does not answer: {reason}", f"see {self._log_file}:\n{last_words(self._log_file)}"
+        )
 
     # --- its end ---
 

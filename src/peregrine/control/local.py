@@ -12,7 +12,7 @@ started again (supervisor.py), and `watch` is told.
 
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
@@ -27,19 +27,17 @@ from peregrine.control.supervisor import Supervisor
 from peregrine.core.attachments import Attachments
 from peregrine.core.chain import chained, deployed
 from peregrine.core.coordinator import PlanEnded
-from peregrine.core.keyspace import KeySet
 from peregrine.core.manager import Manager
 from peregrine.core.messages import SetOwner
 from peregrine.core.operator import Operator, OpSpec
-from peregrine.core.placement import Placement
+from peregrine.core.placement import Initial, Placement
 from peregrine.core.topology import Topology
 from peregrine.core.validity import AttachedProducers
 from peregrine.log.record_log import Fsync
 from peregrine.net.settings import RouterSettings, make_token, read_token
 from peregrine.net.tls import tls_settings
-from peregrine.types import OpId, PlaceId, site_of
+from peregrine.types import OpId, site_of
 
-Initial = Sequence[tuple[OpId, KeySet, PlaceId]]
 Watch = Callable[[News | PlanEnded], None]
 __all__ = ["local", "Deployment"]
 

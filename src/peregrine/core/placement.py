@@ -4,7 +4,7 @@ An instance must be at or above every producer of its keys (Falcon III-B): rows 
 A million explicit keys are as quick to move as ten: a question or a move costs what its own keys cost.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from peregrine.core.keyspace import KeySet
@@ -14,11 +14,11 @@ from peregrine.core.topology import Topology
 from peregrine.errors import PlanError, UnknownName
 from peregrine.types import OpId, PlaceId, SiteId, site_of
 
+Initial = Sequence[tuple[OpId, KeySet, PlaceId]]  # where keys are at first that are not at the root
+
 
 class Placement:
-    def __init__(
-        self, topology: Topology, operators: Mapping[OpId, OpSpec], initial: Iterable[tuple[OpId, KeySet, PlaceId]] = ()
-    ) -> None:
+    def __init__(self, topology: Topology, operators: Mapping[OpId, OpSpec], initial: Initial = ()) -> None:
         """All keys are at the root, but for those that `initial` puts elsewhere."""
         self.topology = topology
         self.operators = {op: spec for op, spec in operators.items() if not spec.sink}

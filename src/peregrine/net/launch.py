@@ -5,7 +5,6 @@ import select
 import subprocess
 import sys
 from pathlib import Path
-from typing import IO
 
 from peregrine.errors import Unreachable
 from peregrine.net.addresses import HERE
@@ -14,6 +13,34 @@ from peregrine.net.settings import RouterSettings, read_token
 
 START_S = 30.0
 STOP_S = 10.0
+
+
+def start_child(module: str, config: Path, log_file: Path, own_session: bool = False) -> "subprocess.Popen[bytes]":
+    """A process that can ask its standard input whether we are still there, and answers by lines.
+
+    It has a process group, or a session, of its own: Ctrl-C is for the one who started it, who then ends it in order.
+    """
+    with open(log_file, "ab") as log:
+        return subprocess.Popen(
+            [sys.executable, "-m", module, "--config", str(config)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=log,
+            process_group=None if own_session else 0,
+            start_new_session=own_session,
+        )
+
+
+def next_line(child: "subprocess.Popen[bytes]", patience_s: float) -> bytes:
+    """Empty if it says nothing for so long, or never will."""
+    out = child.stdout
+    assert out is not None
+    readable, _, _ = select.select([out], [], [], patience_s)
+    return out.readline() if readable else b""
+
+
+def last_words(log_file: Path) -> str:
+    return log_file.read_text(errors="replace")[-2000:]
 
 
 class RouterProcess:
@@ -27,14 +54,7 @@ class RouterProcess:
         self._start()
 
     def _start(self) -> None:
-        with open(self._log_file, "ab") as log:
-            self._process = subprocess.Popen(
-                [sys.executable, "-m", "peregrine.net.router_process", "--config", str(self._settings_file)],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=log,
-                process_group=0,  # Ctrl-C is for the one who started it, who then ends this one in order
-            )
+        self._process = start_child("peregrine.net.router_process", self._settings_file, self._log_file)
         try:
             self.port = self._wait_ready()
         except BaseException:
@@ -43,18 +63,13 @@ class RouterProcess:
         self.address = self.settings.reach(f"{HERE}:{self.port}")
 
     def _wait_ready(self) -> int:
-        out: IO[bytes] | None = self._process.stdout
-        assert out is not None
-        readable, _, _ = select.select([out], [], [], START_S)
-        line = out.readline() if readable else b""
+        line = next_line(self._process, START_S)
         if not line:
             raise Unreachable(
-                f"the router of {self.settings.site} did not start", f"see {self._log_file}:\n{self._last_words()}"
+                f"the router of {self.settings.site} did not start",
+                f"see {self._log_file}:\n{last_words(self._log_file)}",
             )
         return int(json.loads(line)["port"])
-
-    def _last_words(self) -> str:
-        return self._log_file.read_text(errors="replace")[-2000:]
 
     def client(self, timeout_s: float = 30.0) -> RouterClient:
         return RouterClient(self.address, read_token(Path(self.settings.token_file)), timeout_s, self.settings.site)

@@ -43,15 +43,19 @@ public class LocalFiles extends LocalFileSystem {
 def without_forks(spark: Any) -> bool:
     """For a session whose tasks run in the same Java process. False: files are made as before, only slower."""
     jvm = spark._jvm
+    local = jvm.java.net.URI("file:///")
     try:
+        before = jvm.org.apache.hadoop.fs.FileSystem.get(local, spark._jsc.hadoopConfiguration())
+        if before.getClass().getName() == _CLASS:
+            return True  # another session of this process has done it
         compiler = jvm.org.codehaus.janino.SimpleCompiler()
         compiler.setParentClassLoader(jvm.java.lang.Thread.currentThread().getContextClassLoader())
         compiler.cook(_SOURCE)
         conf = jvm.org.apache.hadoop.conf.Configuration(spark._jsc.hadoopConfiguration())
         conf.setClassLoader(compiler.getClassLoader())
         conf.set("fs.file.impl", _CLASS)
-        jvm.org.apache.hadoop.fs.FileSystem.closeAll()
-        found = jvm.org.apache.hadoop.fs.FileSystem.get(jvm.java.net.URI("file:///"), conf)
+        before.close()  # takes it out of the cache; those of other schemes stay as they are
+        found = jvm.org.apache.hadoop.fs.FileSystem.get(local, conf)
         return bool(found.getClass().getName() == _CLASS)
     except Exception as error:  # whatever another version of Spark may lack: it is only slower without
         log.info("files=%r", str(error).partition("\n")[0])

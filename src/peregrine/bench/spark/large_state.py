@@ -17,7 +17,7 @@ from peregrine import proof
 from peregrine.bench.spark import stream
 from peregrine.bench.spark.experiment import Experiment, Found, Scale, proved
 from peregrine.bench.spark.figures import Figure, at_most, ratio
-from peregrine.bench.spark.moves import cost_as_dict, jitter_ms, steady_as_dict
+from peregrine.bench.spark.moves import cost_as_dict, flat_jitter, steady_as_dict
 from peregrine.bench.spark.stream import CLOUD, EDGE, Stream, Workload
 from peregrine.core.big_map import BigMap
 from peregrine.core.keyspace import KeySet
@@ -176,16 +176,9 @@ def _counts(flow: Stream) -> Lines:
 def figures(found: Mapping[str, Found]) -> list[Figure]:
     sizes: Mapping[str, Mapping[str, Any]] = found["live"]["sizes"]
     triggers: Mapping[str, float] = found["untouched"]["trigger_ms"]
-    jitters = [jitter_ms(each) for each in sizes.values()]
     largest = list(sizes)[-1]
     return [
-        Figure(
-            f"jitter with 10 KB to {largest} for each key, most / least",
-            ratio(max(jitters), min(jitters)),
-            "x",
-            at_most(2),
-            " / ".join(f"{each:,.0f}" for each in jitters) + " ms",
-        ),
+        flat_jitter(f"10 KB to {largest} for each key", sizes.values()),
         Figure(
             "batch beside an untouched key of 100 MB / of nothing",
             ratio(triggers["100 MB"], triggers["nothing"]),

@@ -11,7 +11,7 @@ from typing import Any
 from peregrine.bench.spark import stream
 from peregrine.bench.spark.experiment import Experiment, Found, Scale, proved
 from peregrine.bench.spark.figures import Figure, at_most, ratio
-from peregrine.bench.spark.moves import cost_as_dict, jitter_ms, steady_as_dict
+from peregrine.bench.spark.moves import cost_as_dict, flat_jitter, steady_as_dict
 from peregrine.bench.spark.stream import CLOUD, EDGE
 from peregrine.core.keyspace import KeySet
 from peregrine.workloads import road, tm
@@ -49,15 +49,9 @@ def run(scale: Scale) -> Found:
 
 def figures(found: Mapping[str, Found]) -> list[Figure]:
     counts: Mapping[int, Mapping[str, Any]] = {int(keys): each for keys, each in found["live"]["keys"].items()}
-    most, jitters = max(counts), [jitter_ms(each) for each in counts.values()]
+    most = max(counts)
     return [
-        Figure(
-            f"jitter with 10 to {most:,} keys, most / least",
-            ratio(max(jitters), min(jitters)),
-            "x",
-            at_most(2),
-            " / ".join(f"{each:,.0f}" for each in jitters) + " ms",
-        ),
+        flat_jitter(f"10 to {most:,} keys", counts.values()),
         Figure(
             f"cost of a key with {most:,} keys / with fewer",
             growth({keys: each["duration_ms"] for keys, each in counts.items()}, noise_ms=counts[most]["trigger_ms"]),

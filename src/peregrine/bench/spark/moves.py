@@ -7,7 +7,7 @@ is stopped and started too, and moves nothing.
 
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -101,6 +101,13 @@ def steady_as_dict(calm: measure.Steady) -> dict[str, float]:
 def jitter_ms(found: Mapping[str, Any]) -> float:
     """The peak jitter of a move. One that is within what the steady state has anyway counts as that."""
     return float(max(found["jitter_ms"], found["steady"]["p99_ms"] - found["steady"]["mean_ms"]))
+
+
+def flat_jitter(over: str, runs: Collection[Mapping[str, Any]]) -> Figure:
+    """The same move under growing load: does it show?"""
+    jitters = [jitter_ms(each) for each in runs]
+    told = " / ".join(f"{each:,.0f}" for each in jitters) + " ms"
+    return Figure(f"jitter with {over}, most / least", ratio(max(jitters), min(jitters)), "x", at_most(2), told)
 
 
 def plain_restart(scale: Scale) -> Found:
