@@ -135,7 +135,8 @@ def steady(emitted_ms: Milliseconds, latency_ms: Milliseconds, before_ms: float)
 
 
 def disruption_ms(emitted_ms: Milliseconds, latency_ms: Milliseconds, calm: Steady, from_ms: float) -> float:
-    """The time covered by runs of disrupted outputs: each run ends with the first output that is as usual again.
+    """The time covered by runs of disrupted outputs, and by the silence before each run, from when its first output was
+    overdue. A run ends with the first output that is as usual again.
 
     Results come in batches, which hold rows that waited long and rows that did not: what came out at one moment counts
     as its slowest.
@@ -144,13 +145,14 @@ def disruption_ms(emitted_ms: Milliseconds, latency_ms: Milliseconds, calm: Stea
     times, at = np.unique(emitted_ms[chosen], return_inverse=True)
     slowest = np.full(len(times), -np.inf)
     np.maximum.at(slowest, at, latency_ms[chosen])
-    total, began = 0.0, None
-    for time, is_bad in zip(times.tolist(), (slowest >= calm.disrupted_from_ms).tolist(), strict=True):
-        if is_bad and began is None:
-            began = time
-        elif not is_bad and began is not None:
+    total, began, before = 0.0, None, from_ms
+    for time, overdue_ms in zip(times.tolist(), (slowest - calm.disrupted_from_ms).tolist(), strict=True):
+        if overdue_ms >= 0 and began is None:
+            began = max(before, time - overdue_ms)
+        elif overdue_ms < 0 and began is not None:
             total += time - began
             began = None
+        before = time
     return total + (float(times[-1]) - began if began is not None else 0.0)
 
 

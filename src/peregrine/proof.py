@@ -12,10 +12,10 @@ from itertools import pairwise
 from typing import Any
 
 from peregrine.core import state
+from peregrine.core.chain import in_order
 from peregrine.core.host import apply, by_group
 from peregrine.core.operator import Operator, OpSpec
 from peregrine.core.rows import Row, Rows, batch_of, rows_of
-from peregrine.errors import ConfigurationError
 from peregrine.types import OpId
 
 Lines = dict[tuple[str, str, str], list[tuple[int, bytes]]]  # (sink, key, source) -> (seq, payload) in order
@@ -45,7 +45,7 @@ def expected(
     inputs: dict[OpId, list[Row]] = {op: list(rows) for op, rows in sent.items()}
     lines: Lines = {}
     states: States = {}
-    for op in _in_order(specs):
+    for op in in_order(specs):
         rows = inputs.get(op, [])
         if specs[op].sink:
             for row in rows:
@@ -83,17 +83,3 @@ def prove(
     differ = [" ".join(key) for key in keys if states.get(key) != should_states.get(key)]
     rows_out = sum(map(len, got.values()))
     return Proof(rows_in, rows_out, lost, repeated, out_of_order, len(should_states), tuple(sorted(differ)))
-
-
-def _in_order(specs: Mapping[OpId, OpSpec]) -> list[OpId]:
-    """Operators before those that they feed."""
-    ordered: list[OpId] = []
-    left = dict(specs)
-    while left:
-        ready = [op for op in left if not any(op in spec.feeds for spec in left.values())]
-        if not ready:
-            raise ConfigurationError(f"operators feed each other in a ring: {', '.join(left)}", "break the ring")
-        ordered += ready
-        for op in ready:
-            del left[op]
-    return ordered

@@ -111,6 +111,22 @@ def test_a_snapshot_and_what_came_behind_it_make_the_same_machine(reopen: Open) 
     assert again.store.hosts[AT_CLOUD].end == 10
 
 
+@pytest.mark.parametrize("lacks", ["legs", "replicas", "all"])
+def test_a_snapshot_of_another_version_is_refused_with_what_to_do(reopen: Open, lacks: str) -> None:
+    stepper = reopen()
+    stepper.ask(stepper.snapshot)
+    directory = stepper.store.directory
+    position, (machine, ends) = snapshots.load(directory) or (0, (None, {}))
+    if lacks != "all":
+        del vars(machine if lacks == "legs" else machine.legs)[lacks]
+    snapshots.save(directory, position, (machine, ends) if lacks != "all" else {"another": "layout"})
+    with pytest.raises(StorageError, match="is of another version: it lacks") as refused:
+        reopen()
+    assert "empty directories" in refused.value.remedy
+    if lacks != "all":
+        assert lacks in refused.value.what
+
+
 def test_a_snapshot_that_was_not_finished_does_not_count(tmp_path: Path) -> None:
     assert snapshots.load(tmp_path) is None
     snapshots.save(tmp_path, 7, {"a": 1})

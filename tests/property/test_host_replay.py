@@ -33,12 +33,15 @@ from peregrine.core.rows import (
 )
 from peregrine.core.state import Books, KeyState, decode
 from peregrine.sim.operators import Ledger, Tumbling
-from peregrine.types import MigrationId, PlaceId, SourceId
+from peregrine.types import MigrationId, OpId, PlaceId, SourceId
 
 NAMES = ("car1", "van1", "x7")  # all of group 0
 GROUP = 0
 M = migration(keys(*NAMES), PlaceId("edge1"), AT_CLOUD, EDGE1)
-OPERATORS: list[Operator] = [Ledger(SINK), Tumbling(SINK, OP, 50, lambda key: ("a", "b"))]
+OPERATORS: list[Operator] = [
+    Ledger(SINK),
+    Tumbling(SINK, OP, 50, lambda key: ("a", "b"), clocks_to=((OpId("app/next"), 2),)),
+]
 
 names = st.sampled_from(NAMES)
 key_sets = st.one_of(
@@ -71,8 +74,11 @@ batches = st.builds(
     gates,
 )
 clocks = st.builds(
-    lambda chosen, source, time_ms, muted, gate: Clock(OP, chosen, source, time_ms, muted=muted, gate=gate),
+    lambda chosen, part, source, time_ms, muted, gate: Clock(
+        OP, chosen, source, time_ms, muted=muted, gate=gate, part=part and KeySet.of_groups(3, part)
+    ),
     key_sets,
+    st.one_of(st.none(), st.sets(st.integers(0, 2), min_size=1)),
     st.sampled_from([None, SourceId("a"), SourceId("b")]),
     times,
     st.booleans(),
@@ -154,6 +160,7 @@ def test_cuts_do_not_show_in_outputs_or_state(operator: Operator, log: list[Entr
     parts, (*_, same) = in_batches(operator, entries, cuts)
     assert told(parts) == told(whole)
     assert decode(same) == decode(state)
+    assert decode(same).clocks == decode(state).clocks
 
 
 @settings(max_examples=150, deadline=None)

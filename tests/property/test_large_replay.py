@@ -23,7 +23,7 @@ NAMES = ("car1", "van1", "x7")  # all of group 0
 K = keys(*NAMES)
 M = migration(K, PlaceId("edge1"), AT_CLOUD, EDGE1)
 OPERATORS = [Ledger(SINK), Ledger(SINK, big=True)]
-SIZES = [Sizes(40, 24, 64), Sizes(200, 64, 100)]
+SIZES = [Sizes(40, 24, 64), Sizes(200, 64, 100), Sizes(60, 24, 64, 50)]
 
 batches = st.lists(
     st.builds(

@@ -38,10 +38,22 @@ from peregrine.core.mechanisms.program import (
     Switch,
     Unmute,
 )
-from peregrine.core.messages import FromLink, FromSource
+from peregrine.core.messages import FromHost, FromLink, FromSource
 from peregrine.core.migrate import Role
 from peregrine.core.router import Router
-from peregrine.core.rows import Clock, DropKeys, Entry, Item, KeyImage, Marker, Rows, StateRows, TakeSnapshot
+from peregrine.core.rows import (
+    Clock,
+    DropKeys,
+    Entry,
+    Item,
+    KeyImage,
+    Marker,
+    RestoreKeys,
+    Rows,
+    StateRows,
+    TakeSnapshot,
+)
+from peregrine.core.watermarks import Watermarks
 from peregrine.errors import PeregrineError
 from peregrine.sim.checkers import check
 from peregrine.sim.machines import SimHost, SimRouter
@@ -60,7 +72,7 @@ class IntakeThatTrustsHosts(Intake):
     """Takes outputs again that a host repeats after a crash."""
 
     @staticmethod
-    def unseen(emission: Emission, seen: int) -> Rows | Marker | StateRows | None:
+    def unseen(emission: Emission, seen: int) -> Rows | Clock | Marker | StateRows | None:
         return emission.item
 
 
@@ -129,9 +141,10 @@ class ForgetsToDrop(Router):
 class EmitsBackwards(Router):
     """Outputs of one batch leave in the wrong order."""
 
-    def emitted(self, place: PlaceId, op: OpId, rows: Rows) -> None:
-        backwards = rows.batch.take(np.arange(rows.batch.num_rows)[::-1])
-        super().emitted(place, op, replace(rows, batch=backwards))
+    def emitted(self, place: PlaceId, op: OpId, item: Rows | Clock) -> None:
+        if isinstance(item, Rows):
+            item = replace(item, batch=item.batch.take(np.arange(item.batch.num_rows)[::-1]))
+        super().emitted(place, op, item)
 
 
 class LegsWithoutFlush(Legs):
@@ -217,6 +230,49 @@ class ForgetsTheStateBefore(SimHost):
         self.references[op, group] = spill.after | spill.emitted
 
 
+class LegsWhoseClocksPassGates(Legs):
+    def output(self, place: PlaceId, op: OpId, item: Rows | Clock) -> None:
+        super().output(place, op, replace(item, gate=None) if isinstance(item, Clock) else item)
+
+
+class ClocksPassGates(Router):
+    """What a host passes on does not wait at the gate where its outputs wait."""
+
+    legs_type = LegsWhoseClocksPassGates
+
+
+class IntakeThatTakesClocksFirst(Intake):
+    def from_host(self, event: FromHost) -> Iterator[Rows | Clock | Marker | StateRows]:
+        yield from sorted(super().from_host(event), key=lambda item: not isinstance(item, Clock))
+
+
+class ClocksPassOutputs(Router):
+    """Clocks leave before the outputs behind which the host has put them."""
+
+    intake_type = IntakeThatTakesClocksFirst
+
+
+class TakesPartsForWholes(Router):
+    """The word of one part of the keys counts as that of all."""
+
+    def append(self, place: PlaceId, entry: Entry) -> None:
+        super().append(place, replace(entry, part=None) if isinstance(entry, Clock) else entry)
+
+
+class LeavesClocksBehind(Router):
+    """What clocks have told keys does not move with them."""
+
+    def append(self, place: PlaceId, entry: Entry) -> None:
+        super().append(place, replace(entry, clocks=b"") if isinstance(entry, RestoreKeys) else entry)
+
+
+STAGED_FAULTS: dict[str, Doubles] = {
+    "clocks do not wait at gates": Doubles(router=ClocksPassGates),
+    "clocks leave before outputs": Doubles(router=ClocksPassOutputs),
+    "a part of a watermark counts as all of it": Doubles(router=TakesPartsForWholes),
+    "what clocks have told stays behind": Doubles(router=LeavesClocksBehind),
+}
+
 FAULTS: dict[str, Doubles] = {
     "no gate": Doubles(mechanisms=live_with({(Role.TARGET, On.TERMINATE): (Own(), Unmute())})),
     "the gate opens at once": Doubles(mechanisms=live_with({(Role.GATE, On.TERMINATE): (Close(), Open())})),
@@ -252,9 +308,11 @@ FAULTS: dict[str, Doubles] = {
 }
 
 
-def first_seed_that_fails(doubles: Doubles, change: Callable[[Scenario], Scenario] = lambda s: s) -> int | None:
+def first_seed_that_fails(
+    doubles: Doubles, change: Callable[[Scenario], Scenario] = lambda s: s, app: str | None = None
+) -> int | None:
     for seed in range(SEEDS):
-        scenario = change(draw(seed, Options(mechanism="live")))
+        scenario = change(draw(seed, Options(mechanism="live", app=app)))
         try:
             found = check(Simulation(scenario, doubles).run(), Simulation(scenario.reference()).run())
         except (AssertionError, PeregrineError):
@@ -267,6 +325,30 @@ def first_seed_that_fails(doubles: Doubles, change: Callable[[Scenario], Scenari
 @pytest.mark.parametrize("fault", FAULTS)
 def test_the_simulator_finds(fault: str) -> None:
     assert first_seed_that_fails(FAULTS[fault]) is not None, f"{SEEDS} seeds and nobody noticed: {fault}"
+
+
+@pytest.mark.parametrize("fault", STAGED_FAULTS)
+def test_the_simulator_finds_in_event_time_through_several_operators(fault: str) -> None:
+    found = first_seed_that_fails(STAGED_FAULTS[fault], restless, app="staged")
+    assert found is not None, f"nobody noticed: {fault}"
+
+
+def restless(scenario: Scenario) -> Scenario:
+    """More moves, so that more clocks meet one."""
+    return replace(scenario, reconfigure_at_ms=tuple(100.0 * i for i in range(1, 20)))
+
+
+def test_the_simulator_finds_keys_that_begin_without_what_their_group_has_heard(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def fails(seed: int) -> bool:
+        scenario = draw(seed, Options(mechanism="live", app="staged"))
+        reference = Simulation(scenario.reference()).run()
+        with monkeypatch.context() as patch:
+            patch.setattr(Watermarks, "of", lambda self, key: {})
+            return bool(check(Simulation(scenario).run(), reference))
+
+    assert any(fails(seed) for seed in range(SEEDS))
 
 
 def test_the_simulator_finds_a_roaming_source_without_its_chain() -> None:

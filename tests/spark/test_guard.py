@@ -11,13 +11,14 @@ from harness import OP, SINK, keys, row
 from peregrine.core.big_map import BigMap
 from peregrine.core.chunks import MemoryChunks
 from peregrine.core.host import Emission, GroupEntry, Part, apply
+from peregrine.core.keyspace import KeySet
 from peregrine.core.large import Sizes, Spill
 from peregrine.core.operator import Marks, Out
 from peregrine.core.rows import Clock, Row, Rows, rows_of
 from peregrine.core.state import canonical, decode
 from peregrine.errors import MissingChunk
 from peregrine.spark.guard import apply_guarded, dead_letters_of
-from peregrine.types import PlaceId
+from peregrine.types import PlaceId, SourceId
 
 PLACE = PlaceId("edge1")
 
@@ -54,6 +55,20 @@ def test_without_an_exception_it_is_what_the_core_computes() -> None:
     ours, core = run(operator, entries(0, 1, 2)), apply(operator, b"", entries(0, 1, 2))
     assert ours[1] == core[1]
     assert [e.offsets.tolist() for e in ours[0]] == [e.offsets.tolist() for e in core[0]]
+
+
+def test_an_operator_that_raises_passes_clocks_on_all_the_same() -> None:
+    class Passing(Picky):
+        clocks_to = ((SINK, 1),)
+        delay_ms = 5
+        time_from_rows = False
+
+    clock = Clock(OP, keys("car1"), SourceId("s"), 100)
+    emissions, state = run(Passing(SINK, b"car1#1"), [*entries(0, 1), (110, clock)])
+    assert len(dead(emissions)) == 1
+    passed_on = Clock(SINK, KeySet.everything(1), SourceId(f"{OP}/s"), 95, part=keys("car1"))
+    assert emissions[-1].item == passed_on
+    assert decode(state)["car1"].books.marks == {"s": 100}
 
 
 def test_a_batch_that_is_cut_differently_gives_the_same_letters_and_the_same_state() -> None:

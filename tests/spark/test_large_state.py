@@ -14,6 +14,7 @@ from peregrine.core.operator import OpSpec
 from peregrine.core.reconfigure import Move, Plan
 from peregrine.core.rows import UNCHAINED, Row
 from peregrine.core.topology import Link, Topology
+from peregrine.spark.host import states
 from peregrine.types import OpId, PlaceId, SiteId, SourceId
 
 CLOUD, EDGE = SiteId("cloud"), SiteId("edge")
@@ -51,6 +52,40 @@ def test_keys_with_large_state_move_live_and_nothing_is_lost(spark: Any, tmp_pat
         found = proof.prove(len(sent), up.result_lines(), should, proof.values(up.states()), should_states)
         assert found.holds, found
         assert found.rows_out == len(sent) and found.states == 4
+        assert audit_deployment(up) == []
+
+
+def test_half_of_the_keys_of_large_groups_move_live_and_nothing_is_lost(spark: Any, tmp_path: Path) -> None:
+    """Values are small here, and the groups large: their keys are in pages."""
+    operators = {OP: Archive(SINK, entries=1, plain="plain")}
+    topology = Topology.tree(CLOUD, {EDGE: (CLOUD, Link(5.0, 200.0))})
+    names = [f"car{n}" for n in range(1500)]  # about 0.5 MB for each group
+    half = KeySet.of_keys(GROUPS, names[::2])
+    sent: list[Row] = []
+    with local(topology, SPECS, operators, directory=tmp_path / "up", chunk_grace_s=5.0, chunk_collect_s=0.2) as up:
+        device = up.device("d", EDGE, feeds=(OP, KeySet.everything(GROUPS)))
+
+        def send(count: int) -> None:
+            for _ in range(count):
+                key = names[len(sent) % len(names)]
+                row = Row(key, SourceId("d"), len(sent), UNCHAINED, 0, 0, b"%d" % len(sent))
+                device.send(OP, row.key, row.payload)
+                sent.append(row)
+
+        send(2000)
+        settled(up, len(sent))
+        at_cloud = {group: blob for (place, _, group), blob in states(spark, up.checkpoint).items() if place == CLOUD}
+        assert len(at_cloud) == GROUPS and max(map(len, at_cloud.values())) < 100_000
+        assert chunks(up, CLOUD) > 800_000
+        up.submit(Plan("p", ((Move(OP, half, PlaceId(CLOUD), PlaceId(EDGE)),),)))
+        send(1000)
+        up.wait("p")
+        send(1000)
+        settled(up, len(sent))
+        should, should_states = proof.expected(SPECS, operators, {OP: sent})
+        found = proof.prove(len(sent), up.result_lines(), should, proof.values(up.states()), should_states)
+        assert found.holds, found
+        assert found.rows_out == len(sent) and found.states == len(names)
         assert audit_deployment(up) == []
 
 

@@ -54,6 +54,21 @@ def test_nothing_passes_a_marker_and_no_row_passes_a_clock_of_its_operator() -> 
     assert [seqs(item) for item in found] == [[0], [], [1, 1], [0]]
 
 
+def test_parts_of_a_watermark_are_joined_behind_the_rows_that_they_followed() -> None:
+    def part(group: int, time_ms: int = 5, gate: str | None = None) -> Clock:
+        of = KeySet.of_groups(2, [group])
+        flag = MigrationId(gate) if gate else None
+        return Clock(OP, KeySet.everything(GROUPS), SourceId("app/before/s"), time_ms, gate=flag, part=of)
+
+    first, second = rows(row("car1", 0)), rows(row("car1", 1))
+    items = [first, part(0), second, part(1), part(0, 9), part(1, gate="m"), MARKER, part(1, 9)]
+    found = [item for _, item in gathered((None, item) for item in items)]
+    whole = [item.part for item in found if isinstance(item, Clock)]
+    zero, one = KeySet.of_groups(2, [0]), KeySet.of_groups(2, [1])
+    assert [type(item).__name__ for item in found] == ["Rows", "Clock", "Clock", "Clock", "Marker", "Clock"]
+    assert seqs(found[0]) == [0, 1] and whole == [KeySet.everything(2), zero, one, one]
+
+
 def test_any_sequence_keeps_the_order_of_each_operator() -> None:
     joined = 0
     for seed in range(200):

@@ -43,22 +43,35 @@ def latencies(peak: float = 0.0, first: int = 120, last: int = 125) -> np.ndarra
 
 
 def test_disruption_is_where_the_latency_reaches_the_mean_plus_five_sigma() -> None:
-    """Falcon IV: five outputs in a row are too late, 10 ms apart; the sixth is as usual again."""
+    """Falcon IV: five outputs in a row are too late, 10 ms apart; the sixth is as usual again. The first of them was
+    overdue since the last that came in time.
+    """
     calm = steady(TIMES, latencies(), 1000)
     assert disruption_ms(TIMES, latencies(), calm, 1000) == 0
-    assert disruption_ms(TIMES, latencies(peak=40), calm, 1000) == 50
+    assert disruption_ms(TIMES, latencies(peak=40), calm, 1000) == 10 + 50
+
+
+def test_the_silence_before_a_late_output_is_a_disruption_from_when_the_output_was_overdue() -> None:
+    """A restart: nothing for 300 ms, then everything that has waited at once, and on as usual."""
+    calm = steady(TIMES, latencies(), 1000)
+    spoken = (TIMES < 1200) | (TIMES >= 1500)
+    times, values = TIMES[spoken], latencies()[spoken]
+    values[times == 1500] = 350
+    overdue_ms = 350 - calm.disrupted_from_ms
+    assert disruption_ms(times, values, calm, 1000) == pytest.approx(overdue_ms + 10)
+    assert disruption_ms(times, values, calm, 1400) == 110  # what was before it was asked for is not its fault
 
 
 def test_two_disruptions_count_both_and_the_calm_between_them_does_not() -> None:
     values = latencies(peak=40)
     values[150:153] += 40
     calm = steady(TIMES, latencies(), 1000)
-    assert disruption_ms(TIMES, values, calm, 1000) == 50 + 30
+    assert disruption_ms(TIMES, values, calm, 1000) == 60 + 40
 
 
 def test_a_disruption_that_does_not_end_counts_to_the_last_output() -> None:
     calm = steady(TIMES, latencies(), 1000)
-    assert disruption_ms(TIMES, latencies(peak=40, last=200), calm, 1000) == TIMES[-1] - TIMES[120]
+    assert disruption_ms(TIMES, latencies(peak=40, last=200), calm, 1000) == TIMES[-1] - TIMES[119]
 
 
 def test_peak_jitter_is_the_peak_minus_the_steady_mean() -> None:
@@ -86,7 +99,7 @@ def test_two_results_of_one_moment_count_as_the_slower_one() -> None:
     for punctual in (0, 1):
         mixed = values.copy()
         mixed[punctual::2] = 50
-        assert disruption_ms(times, mixed, calm, 1000) == 50
+        assert disruption_ms(times, mixed, calm, 1000) == 60
 
 
 # --- the cost of a plan ---
@@ -102,7 +115,7 @@ CALM = steady(TIMES, latencies(), 1000)
 def test_a_live_migration_has_all_figures_of_the_papers() -> None:
     found = cost("half", seen(), LIVE, CALM, requested_ms=1000)
     assert (found.requested_ms, found.ended_ms, found.duration_ms) == (1000, 1400, 400)
-    assert found.disruption_ms == 50
+    assert found.disruption_ms == 60
     assert found.peak_jitter_ms == pytest.approx(40, abs=1.5)
     assert found.freeze_ms == 10
     assert found.state_movement_ms == 50  # survey III-B: from the first that is sent to the last that is there
@@ -166,7 +179,7 @@ def test_other_plans_and_other_news_do_not_count() -> None:
 
 def test_what_the_next_reconfiguration_does_is_not_the_fault_of_this_one() -> None:
     late = Outputs(TIMES, latencies(peak=40, first=160, last=165))
-    assert cost("half", late, LIVE, CALM).disruption_ms == 50
+    assert cost("half", late, LIVE, CALM).disruption_ms == 60
     assert cost("half", late, LIVE, CALM, until_ms=1500).disruption_ms == 0
 
 

@@ -223,6 +223,16 @@ def test_a_root_with_a_parent_and_a_site_that_is_its_own_parent_are_refused() ->
         Topology.tree(s("cloud"), {s("e1"): (s("e1"), NEAR)})
 
 
+def test_a_host_at_every_site_is_one_place_more_beside_those_that_a_site_has(world: Topology) -> None:
+    more = world.with_host("objects")
+    assert more.places(s("e1")) == ("e1", "e1/objects")
+    assert more.places(s("cloud")) == ("cloud/big", "cloud/small", "cloud/objects")
+    assert more.main_place(s("e1")) == more.place("e1") == "e1"
+    assert more.place("e1/objects") == "e1/objects"
+    with pytest.raises(ConfigurationError, match="has a host 'objects' already"):
+        more.with_host("objects")
+
+
 def test_hosts_of_a_site_that_does_not_exist_are_refused() -> None:
     with pytest.raises(UnknownName, match="'mars'"):
         Topology.tree(s("cloud"), hosts={s("mars"): ("h",)})

@@ -4,6 +4,7 @@ import pytest
 
 from harness import CLOUD, EDGE1, OP, Net, keys, row, rows
 from peregrine.core import journal, wire
+from peregrine.core.keyspace import KeySet
 from peregrine.core.mechanisms.program import On
 from peregrine.core.messages import (
     Abort,
@@ -43,10 +44,11 @@ IMAGE = KeyImage("car1", 3, b"books", (b"name",), (), (b"name", b"more"), spille
 STORED = StateRows(OP, PlaceId("edge1"), EDGE1, K, (IMAGE,), None, static=True, origin=CLOUD, pin=4)
 TAKEN = ChunksTaken(CLOUD, 4)
 CLOCK = Clock(OP, K, SourceId("s"), 1000, gate=MigrationId("m"))
+PASSED_ON = Clock(OP, K, SourceId("app/before/s"), 1000, part=KeySet.parse(8, "g:1-3,-car1"))
 ROWS = Rows(OP, rows(row("car1", 0), row("car2", 1)).batch, stamp=MigrationId("m"), dest=EDGE1, muted=True)
 
 
-@pytest.mark.parametrize("item", [MARKER, STATE, STORED, TAKEN, CLOCK], ids=lambda item: type(item).__name__)
+@pytest.mark.parametrize("item", [MARKER, STATE, STORED, TAKEN, CLOCK, PASSED_ON], ids=lambda item: type(item).__name__)
 def test_what_travels_comes_back_as_it_was(item: object) -> None:
     assert wire.decode_item(wire.encode(item)) == item  # type: ignore[arg-type]
 

@@ -1,6 +1,6 @@
 """What runs: the handle that `local` gives, with which a user sends rows, submits plans and reads results."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
@@ -50,6 +50,7 @@ class Deployment:
         self.host: Any  # the query in it that serves all places
         self.hosts: dict[SiteId, HostProcess] = {}  # with hosts="per-site"; then there is no session here
         self.uplinks = Uplinks()
+        self.before_submit: Callable[[Plan], None] = lambda plan: None
         self._token = token
 
     @property
@@ -95,6 +96,7 @@ class Deployment:
 
     def submit(self, plan: Plan) -> None:
         """Returns when the plan is on the disk: it is carried out also if this process dies and comes back."""
+        self.before_submit(plan)
         self.driver.submit(plan)
 
     def knows(self, plan_id: str) -> bool:
@@ -127,13 +129,20 @@ class Deployment:
 
     def states(self) -> list[tuple[OpId, bytes]]:
         """The committed state of every group at every place, with what is in chunks."""
+        return [(op, blob) for _, op, _, blob in self.states_by_place()]
+
+    def states_by_place(self) -> list[tuple[PlaceId, OpId, int, bytes]]:
+        """As `states`, with the place and the number of each group."""
         if self.hosts:
             found = sorted(each for host in self.hosts.values() for each in host.states())
         else:
             from peregrine.spark.host import states
 
             found = sorted((*at, blob) for at, blob in states(self.spark, self.checkpoint).items())
-        return [(OpId(op), whole(blob, ChunkFiles(self.chunks(PlaceId(place))))) for place, op, _, blob in found]
+        return [
+            (PlaceId(place), OpId(op), group, whole(blob, ChunkFiles(self.chunks(PlaceId(place)))))
+            for place, op, group, blob in found
+        ]
 
     def chunks(self, place: PlaceId) -> Path:
         """The chunk store of a place's site."""

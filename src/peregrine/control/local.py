@@ -12,7 +12,7 @@ started again (supervisor.py), and `watch` is told.
 
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
@@ -36,7 +36,7 @@ from peregrine.core.validity import AttachedProducers
 from peregrine.log.record_log import Fsync
 from peregrine.net.settings import RouterSettings, make_token, read_token
 from peregrine.net.tls import tls_settings
-from peregrine.types import OpId, site_of
+from peregrine.types import OpId, PlaceId, site_of
 
 Watch = Callable[[News | PlanEnded], None]
 __all__ = ["local", "Deployment"]
@@ -55,12 +55,14 @@ def local(
     tls: bool = False,
     hosts: str = ONE_SESSION,
     master: str | None = None,
+    apart: Collection[PlaceId] = (),
     **router_settings: Any,
 ) -> Iterator[Deployment]:
     """`initial` says where keys are when the deployment begins; one that goes on knows better where they are.
 
     `tls`: with a certificate that is made for this deployment; other files can be named in the routers' settings.
     `hosts`: "per-site" gives each site a Spark application of its own, at the given Spark `master` (hosts.py).
+    `apart`: places that the caller serves (control/transforms.py).
     """
     with ExitStack() as stack:
         kept = directory is not None
@@ -92,7 +94,7 @@ def local(
         if hosts == PER_SITE:
             start_per_site(deployment, registry, token_file, master, stack)
         else:
-            _start_hosts(deployment, registry, token_file, master, stack)
+            _start_hosts(deployment, registry, token_file, master, apart, stack)
         stack.callback(deployment.close_devices)
         deployment.driver = stack.enter_context(ManagerDriver(durable, deployment.clients, watch))
         stack.callback(deployment.supervisor.stop)  # first of all: what ends now is to stay so
@@ -154,7 +156,12 @@ def _publish(directory: Path, operators: Mapping[OpId, Operator]) -> Path:
 
 
 def _start_hosts(
-    deployment: Deployment, registry: Path, token_file: Path, master: str | None, stack: ExitStack
+    deployment: Deployment,
+    registry: Path,
+    token_file: Path,
+    master: str | None,
+    apart: Collection[PlaceId],
+    stack: ExitStack,
 ) -> None:
     from peregrine.spark.host import HostConfig
     from peregrine.spark.query import HostQuery
@@ -170,6 +177,7 @@ def _start_hosts(
         PlaceAddress(place, deployment.addresses[site])
         for site in deployment.topology.sites
         for place in deployment.topology.places(site)
+        if place not in apart
     ]
     chunks = {place: deployment.chunks(place) for place, _ in places}
     config = HostConfig(places, token_file, registry, deployment.checkpoint, chunks=chunks)

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from peregrine.core.operator import Marks, Operator, OpSpec, Out
+from peregrine.core.operator import Marks, Operator, OpSpec, Out, timing_of
 from peregrine.core.rows import UNCHAINED, Row
 from peregrine.errors import ConfigurationError
 from peregrine.types import OpId
@@ -20,6 +20,18 @@ class Chain:
 
     head: Operator
     inline: Mapping[OpId, Operator]
+
+    @property
+    def time_from_rows(self) -> bool:
+        return timing_of(self.head).time_from_rows
+
+    @property
+    def clocks_to(self) -> tuple[tuple[OpId, int], ...]:
+        return timing_of(self.head).clocks_to
+
+    @property
+    def delay_ms(self) -> int:
+        return timing_of(self.head).delay_ms
 
     def on_row(self, key: str, value: Any, row: Row, marks: Marks) -> tuple[Any, list[Out]]:
         value, outs = self.head.on_row(key, value, row, marks)
@@ -93,3 +105,17 @@ def check(specs: Mapping[OpId, OpSpec]) -> None:
             raise ConfigurationError(f"{op} is inline, and nothing feeds it", "name it in the feeds of an operator")
         if spec.inline and op in behind(specs, op):
             raise ConfigurationError(f"{op} feeds itself inline", "break the ring")
+
+
+def in_order(specs: Mapping[OpId, OpSpec]) -> list[OpId]:
+    """Operators before those that they feed."""
+    ordered: list[OpId] = []
+    left = dict(specs)
+    while left:
+        ready = [op for op in left if not any(op in spec.feeds for spec in left.values())]
+        if not ready:
+            raise ConfigurationError(f"operators feed each other in a ring: {', '.join(left)}", "break the ring")
+        ordered += ready
+        for op in ready:
+            del left[op]
+    return ordered

@@ -2,6 +2,7 @@
 
 Joined are rows of one operator that came the same way with the same flags. Rows of an operator keep their order; rows
 of different operators may pass each other, and nothing passes a marker or a state: they say what came before them.
+Parts of one watermark are joined too. They may wait for rows that came behind them: a promise can be told later.
 """
 
 from collections.abc import Callable, Hashable, Iterable, Iterator
@@ -9,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from itertools import groupby
 from typing import Any, TypeVar
 
+from peregrine.core.keyspace import KeySet
 from peregrine.core.messages import Attach, Committed, Event, FromHost, FromLink, FromSource
 from peregrine.core.rows import Clock, Item, Rows, concat
 from peregrine.types import OpId
@@ -34,6 +36,7 @@ class _Waiting:
 def gathered(items: Iterable[tuple[Any, Item]]) -> Iterator[tuple[Any, Item]]:
     """(way, item) in order, with rows joined."""
     waiting: dict[OpId, _Waiting] = {}
+    promised: dict[tuple[Any, Clock], KeySet] = {}  # (way, clock without its part) -> the parts so far
     for came, item in items:
         if isinstance(item, Rows):
             before = waiting.get(item.op)
@@ -44,17 +47,27 @@ def gathered(items: Iterable[tuple[Any, Item]]) -> Iterator[tuple[Any, Item]]:
                 yield before.came, before.joined()
             waiting[item.op] = _Waiting(came, item)
             continue
+        if isinstance(item, Clock) and item.part is not None:
+            at = came, replace(item, part=None)
+            promised[at] = promised[at] | item.part if at in promised else item.part
+            continue
         if isinstance(item, Clock):
             before = waiting.pop(item.op, None)
             if before is not None:
                 yield before.came, before.joined()
         else:
-            for each in waiting.values():
-                yield each.came, each.joined()
+            yield from _all_of(waiting, promised)
             waiting.clear()
+            promised.clear()
         yield came, item
+    yield from _all_of(waiting, promised)
+
+
+def _all_of(waiting: dict[OpId, _Waiting], promised: dict[tuple[Any, Clock], KeySet]) -> Iterator[tuple[Any, Item]]:
     for each in waiting.values():
         yield each.came, each.joined()
+    for (came, clock), part in promised.items():
+        yield came, replace(clock, part=part)
 
 
 def _flags(rows: Rows) -> tuple[object, ...]:

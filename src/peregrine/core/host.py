@@ -7,18 +7,18 @@ outputs have been accepted.
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 from msgspec import Raw
 
-from peregrine.core.keyspace import stable_hash
+from peregrine.core.keyspace import KeySet, stable_hash
 from peregrine.core.large import Spill
 from peregrine.core.mechanisms.program import On
 from peregrine.core.migrate import Role
-from peregrine.core.operator import Operator, Out
+from peregrine.core.operator import Operator, Out, Timing, timing_of
 from peregrine.core.rows import (
     ROW_SCHEMA,
     UNCHAINED,
@@ -37,9 +37,8 @@ from peregrine.core.rows import (
     rows_of,
 )
 from peregrine.core.state import CHUNK_BYTES, Books, Keys, KeyState, decode, encode, restored, waiting_row
-from peregrine.types import MigrationId, OpId, site_of
-
-NEVER = -(1 << 63)
+from peregrine.core.watermarks import NEVER, Watermarks
+from peregrine.types import MigrationId, OpId, SourceId, site_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +46,7 @@ class Emission:
     """Outputs on their way to the router, with the input offset of each: repeats are recognised by it."""
 
     offsets: npt.NDArray[np.int64]
-    item: Rows | Marker | StateRows
+    item: Rows | Clock | Marker | StateRows
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +81,8 @@ def by_group(
                 part.rows.append(row)
         elif isinstance(entry, Clock):
             for group in entry.keys.touched_groups():
-                parts.setdefault((entry.op, group), []).append((offset, entry))
+                mine_alone = replace(entry, keys=entry.keys.in_group(group))
+                parts.setdefault((entry.op, group), []).append((offset, mine_alone))
         else:
             parts.setdefault((entry.op, entry.group), []).append((offset, entry))
     return parts
@@ -96,7 +96,7 @@ def apply(
     spill: Spill | None = None,
 ) -> tuple[list[Emission], bytes]:
     """Apply a group's entries in log order."""
-    work = _Work(operator, decode(state, spill), chunk_bytes, spill)
+    work = _Work(operator, timing_of(operator), decode(state, spill), chunk_bytes, spill)
     for offset, entry in entries:
         match entry:
             case Part():
@@ -112,22 +112,34 @@ def apply(
             case AskRipe():
                 work.ripe(offset, entry)
             case ForgetSent():
-                for key, ks in work.keys.items():
-                    if key in entry.keys:
-                        ks.sent.pop(entry.place, None)
-    work.flush()
-    return work.emissions, encode(work.keys, spill)
+                for key in work.keys.within(entry.keys):
+                    work.keys[key].sent.pop(entry.place, None)
+    return work.emissions, work.finish()
 
 
 @dataclass(slots=True)
 class _Work:
     operator: Operator
+    timing: Timing
     keys: Keys
     chunk_bytes: int
     spill: Spill | None = None
+    opened: Watermarks | None = None  # decoded when they are first needed
     emissions: list[Emission] = field(default_factory=list)
     pending: list[tuple[int, Out, int]] = field(default_factory=list)  # (offset, output, created_ms)
     pending_of: tuple[OpId, MigrationId | None] | None = None
+
+    @property
+    def watermarks(self) -> Watermarks:
+        if self.opened is None:
+            self.opened = Watermarks.decode(self.keys.clocks)
+        return self.opened
+
+    def finish(self) -> bytes:
+        self.flush()
+        if self.opened is not None:
+            self.keys.clocks = self.opened.encode()
+        return encode(self.keys, self.spill)
 
     def rows(self, part: Part) -> None:
         if part.sample:
@@ -138,7 +150,7 @@ class _Work:
         for offset, row in zip(part.offsets, part.rows, strict=True):
             ks = keys.get(row.key)
             if ks is None:
-                ks = keys[row.key] = KeyState(None, Books())
+                ks = keys[row.key] = KeyState(None, Books(marks=self.watermarks.of(row.key)))
             if row.prev == UNCHAINED:
                 self._apply_row(ks, row, offset, part)
             else:
@@ -173,7 +185,7 @@ class _Work:
         source, marks = row.source, ks.books.marks
         if row.prev != UNCHAINED:
             ks.books.seen[source] = row.seq
-        if row.time_ms > marks.get(source, NEVER):
+        if self.timing.time_from_rows and row.time_ms > marks.get(source, NEVER):
             marks[source] = row.time_ms
         # As `ks.value`, without its cost for a key that has been used in this batch.
         value = ks.value if type(ks.held) is Raw else ks.held
@@ -183,20 +195,38 @@ class _Work:
             self._emit(offset, outs, part.gate, row.created_ms)
 
     def clock(self, offset: int, clock: Clock) -> None:
-        for key in [key for key in self.keys if key in clock.keys]:
-            ks = self.keys[key]
-            if clock.source is None:
-                ks.value, outs = self.operator.on_clock(key, ks.value, ks.books.marks, clock.time_ms)
-            else:
-                ks.books.marks[clock.source] = max(clock.time_ms, ks.books.marks.get(clock.source, clock.time_ms))
-                ks.value, outs = self.operator.on_clock(key, ks.value, ks.books.marks, None)
+        if clock.source is None:
+            self._tell(offset, clock, clock.keys, clock.time_ms)
+            return
+        for keys, time_ms in self.watermarks.hear(clock):
+            self._tell(offset, clock, keys, time_ms)
             if not clock.muted:
-                self._emit(offset, outs, clock.gate, clock.time_ms)
+                self._pass_on(offset, clock, keys, time_ms)
+
+    def _tell(self, offset: int, clock: Clock, keys: KeySet, time_ms: int) -> None:
+        for key in self.keys.within(keys):
+            ks = self.keys[key]
+            if clock.source is not None:
+                ks.books.marks[clock.source] = max(time_ms, ks.books.marks.get(clock.source, time_ms))
+            now_ms = time_ms if clock.source is None else None
+            ks.value, outs = self.operator.on_clock(key, ks.value, ks.books.marks, now_ms)
+            if not clock.muted:
+                self._emit(offset, outs, clock.gate, time_ms)
+
+    def _pass_on(self, offset: int, clock: Clock, keys: KeySet, time_ms: int) -> None:
+        """The promise: of these keys, those that may come included, nothing older follows. It lies behind their outputs
+        and waits at the same gates.
+        """
+        for op, groups in self.timing.clocks_to:
+            source = SourceId(f"{clock.op}/{clock.source}")
+            promised_ms = time_ms - self.timing.delay_ms
+            everything = KeySet.everything(groups)
+            self._send(offset, Clock(op, everything, source, promised_ms, gate=clock.gate, part=keys))
 
     def snapshot(self, offset: int, ask: TakeSnapshot) -> None:
         images: list[KeyImage] = []
         shed: list[tuple[str, int]] = []
-        for key in sorted(key for key in self.keys if key in ask.keys):
+        for key in self.keys.within(ask.keys):
             ks = self.keys[key]
             if ks.version < ask.shed_below:
                 shed.append((key, ks.version))
@@ -207,12 +237,16 @@ class _Work:
                 ks.sent[ask.target] = [] if image.spilled else list(image.chunks)
             if ask.drop:
                 del self.keys[key]
-        self._send(
-            offset,
-            StateRows(ask.op, ask.target, ask.dest, ask.keys, tuple(images), ask.migration, ask.static, tuple(shed)),
-        )
+        sent = StateRows(ask.op, ask.target, ask.dest, ask.keys, tuple(images), ask.migration, ask.static, tuple(shed))
+        if not ask.static:
+            sent = replace(sent, clocks=self.watermarks.only(ask.keys).encode())
+        if ask.drop:
+            self.watermarks.drop(ask.keys)
+        self._send(offset, sent)
 
     def restore(self, given: RestoreKeys) -> None:
+        told = Watermarks.decode(given.clocks).stretches
+        self.watermarks.add(told)
         for image in given.images:
             there = restored(image, self.spill)
             if not given.marks_only:
@@ -221,12 +255,20 @@ class _Work:
             here = self.keys.setdefault(image.key, KeyState(None, Books()))
             for source, mark in there.books.marks.items():
                 here.books.marks[source] = max(mark, here.books.marks.get(source, mark))
+        if not given.marks_only:
+            return
+        covered = {key for each in told for key in self.keys.within(each.keys)}
+        for key in sorted(covered.union(image.key for image in given.images)):
+            ks = self.keys[key]
+            for source, mark in self.watermarks.of(key).items():
+                ks.books.marks[source] = max(mark, ks.books.marks.get(source, mark))
             # Windows that this closes have been emitted where the watermarks come from.
-            here.value, _ = self.operator.on_clock(image.key, here.value, here.books.marks, None)
+            ks.value, _ = self.operator.on_clock(key, ks.value, ks.books.marks, None)
 
     def drop(self, offset: int, ask: DropKeys) -> None:
-        for key in [key for key in self.keys if key in ask.keys]:
+        for key in self.keys.within(ask.keys):
             del self.keys[key]
+        self.watermarks.drop(ask.keys)
         if ask.ack is not None:
             self._send(offset, Marker(On.ACK, ask.ack_to, ask.ack, ask.keys))
 
@@ -241,7 +283,11 @@ class _Work:
                 if key in ask.keys
             ]
             target = ask.migration.target
-            self._send(offset, StateRows(ask.op, target, site_of(target), ask.keys, tuple(marks), ask.migration))
+            heard = self.watermarks.only(ask.keys).encode()
+            self._send(
+                offset,
+                StateRows(ask.op, target, site_of(target), ask.keys, tuple(marks), ask.migration, clocks=heard),
+            )
         self._send(offset, Marker(On.RIPE, Role.SOURCE, ask.migration, ask.keys, until_ms=None if ripe else until_ms))
 
     def _emit(self, offset: int, outs: list[Out], gate: MigrationId | None, created_ms: int) -> None:
@@ -251,7 +297,7 @@ class _Work:
                 self.pending_of = (out.op, gate)
             self.pending.append((offset, out, created_ms))
 
-    def _send(self, offset: int, item: Marker | StateRows) -> None:
+    def _send(self, offset: int, item: Clock | Marker | StateRows) -> None:
         self.flush()
         self.emissions.append(Emission(np.array([offset], np.int64), item))
 

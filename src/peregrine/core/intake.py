@@ -62,7 +62,7 @@ class Intake:
             expected += 1
             yield item
 
-    def from_host(self, event: FromHost) -> Iterator[Rows | Marker | StateRows]:
+    def from_host(self, event: FromHost) -> Iterator[Rows | Clock | Marker | StateRows]:
         at = (event.place, event.op, event.group)
         seen = self._hosts.get(at, -1)
         for emission in event.emissions:
@@ -72,7 +72,7 @@ class Intake:
                 yield item
 
     @staticmethod
-    def unseen(emission: Emission, seen: int) -> Rows | Marker | StateRows | None:
+    def unseen(emission: Emission, seen: int) -> Rows | Clock | Marker | StateRows | None:
         """What of an emission is new. A host that replays may cut its batches differently."""
         if emission.offsets[-1] <= seen:
             return None

@@ -90,7 +90,7 @@ def decode(data: bytes) -> Event:
 
 
 def _emission(offsets: bytes, item: bytes) -> Emission:
-    return Emission(np.frombuffer(offsets, np.int64), _of(item, Rows, Marker, StateRows))
+    return Emission(np.frombuffer(offsets, np.int64), _of(item, Rows, Clock, Marker, StateRows))
 
 
 def _of(message: bytes, *kinds: type[Any]) -> Any:

@@ -7,12 +7,14 @@ needed.
 """
 
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import msgspec
 
 from peregrine.core.big_map import BigMap
 from peregrine.core.chunks import ChunkStore, split_names
+from peregrine.core.pages import PageCache
 from peregrine.errors import ConfigurationError
 
 INLINE_BYTES = 64 << 10
@@ -27,13 +29,14 @@ class Sizes:
 
     inline_bytes: int = INLINE_BYTES  # a larger value leaves the blob of its group
     chunk_bytes: int = CHUNK_BYTES  # into pieces of this size
-    bucket_bytes: int = CHUNK_BYTES  # a larger bucket of a map is halved
+    bucket_bytes: int = CHUNK_BYTES  # a larger bucket of a map is halved, and a larger page of keys cut
+    group_bytes: int = CHUNK_BYTES  # of a larger group, only the keys that were used lately are in its blob
 
 
 SIZES = Sizes()
 
 
-@dataclass(slots=True)
+@dataclass
 class Spill:
     """Where large values go while one group's batch is applied, and which chunks the batch is about."""
 
@@ -42,6 +45,11 @@ class Spill:
     before: set[bytes] = field(default_factory=set)  # what the state referred to
     after: set[bytes] = field(default_factory=set)
     emitted: set[bytes] = field(default_factory=set)  # what snapshots in the batch refer to: neither, if rows followed
+    pages: PageCache | None = None  # kept between batches, if the runner has one
+
+    @cached_property
+    def opener(self) -> "Opener":
+        return Opener(self.store)
 
     @property
     def needed(self) -> set[bytes]:

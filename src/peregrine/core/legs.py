@@ -117,7 +117,7 @@ class Legs:
         if leg is None:
             return  # aborted meanwhile
         inline_bytes = sum(image.bytes_moved for image in state.images)
-        leg.moved += StateMoved(inline_bytes + fetched_bytes, shed=state.shed)
+        leg.moved += StateMoved(inline_bytes + len(state.clocks) + fetched_bytes, shed=state.shed)
         if state.static:
             self.replicas.keep(state)
             leg.static_missing -= state.covers
@@ -212,28 +212,28 @@ class Legs:
                 leg.fetched |= keys
                 self.tell(leg, Role.SOURCE, On.FETCH, keys)
 
-    def output(self, place: PlaceId, op: OpId, rows: Rows) -> None:
-        """Outputs of a host of this site."""
-        if rows.gate is None:
-            self.router.emitted(place, op, rows)
+    def output(self, place: PlaceId, op: OpId, item: Rows | Clock) -> None:
+        """Outputs of a host of this site, and the clocks that it passes on behind them."""
+        if item.gate is None:
+            self.router.emitted(place, op, item)
         else:
-            self.router.route(rows)
+            self.router.route(item)
 
-    def at_gate(self, rows: Rows) -> bool:
+    def at_gate(self, item: Rows | Clock) -> bool:
         """Outputs that must pass a gate: True if it stands here, and they wait or have passed it."""
-        assert rows.gate is not None
-        leg = self.book.get(rows.gate, Role.GATE)
+        assert item.gate is not None
+        leg = self.book.get(item.gate, Role.GATE)
         if leg is not None and leg.closed:
-            leg.behind_gate.append(rows)
+            leg.behind_gate.append(item)
             return True
-        opened = self.book.ended(rows.gate, Role.GATE)
+        opened = self.book.ended(item.gate, Role.GATE)
         if opened is not None and opened.migration is not None:
-            self.passed_gate(opened.migration, rows)
+            self.passed_gate(opened.migration, item)
             return True
         return False
 
-    def passed_gate(self, migration: Migration, rows: Rows) -> None:
-        self.router.emitted(migration.target, migration.op, replace(rows, gate=None))
+    def passed_gate(self, migration: Migration, item: Rows | Clock) -> None:
+        self.router.emitted(migration.target, migration.op, replace(item, gate=None))
 
     # --- what the router notices ---
 

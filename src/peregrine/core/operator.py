@@ -29,10 +29,15 @@ Marks = Mapping[str, int]
 
 
 class Operator(Protocol):
-    """`value` is anything msgpack can carry; None for a key that was never seen. Functions return the new value."""
+    """`value` is anything msgpack can carry; None for a key that was never seen. Functions return the new value.
+
+    An operator of event time may have the attributes of `Timing` too.
+    """
 
     def on_row(self, key: str, value: Any, row: Row, marks: Marks) -> tuple[Any, list[Out]]:
-        """`marks` already counts this row: its source has reached the row's event time."""
+        """`marks` already counts this row: its source has reached the row's event time (unless `time_from_rows` is
+        False).
+        """
         ...
 
     def on_clock(self, key: str, value: Any, marks: Marks, now_ms: int | None) -> tuple[Any, list[Out]]:
@@ -42,6 +47,23 @@ class Operator(Protocol):
     def open_ends(self, value: Any) -> list[int]:
         """The ends of the windows that are open. Only windowed operators have any."""
         ...
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """What an operator does with event time, by the attributes that it has."""
+
+    time_from_rows: bool = True  # a row advances its source's watermark for the key; else only clocks do
+    clocks_to: tuple[tuple[OpId, int], ...] = ()  # (operator that it feeds, its groups): who hears clocks in turn
+    delay_ms: int = 0  # how much older than the watermark its outputs may be
+
+
+def timing_of(operator: Operator) -> Timing:
+    return Timing(
+        getattr(operator, "time_from_rows", True),
+        getattr(operator, "clocks_to", ()),
+        getattr(operator, "delay_ms", 0),
+    )
 
 
 @dataclass(frozen=True, slots=True)

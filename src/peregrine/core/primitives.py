@@ -66,8 +66,8 @@ def perform(legs: "Legs", leg: Leg, step: do.Step) -> None:
         case do.Open():
             leg.closed = False
             legs.book.end(m.id, Role.GATE, "opened")
-            for rows in leg.behind_gate:
-                legs.passed_gate(m, rows)
+            for item in leg.behind_gate:
+                legs.passed_gate(m, item)
         case do.Halt():
             legs.halts.halt(leg.place)
         case do.Resume():
@@ -115,8 +115,10 @@ def _restore(legs: "Legs", leg: Leg, marks_only: bool) -> None:
             leg.moved = leg.moved.with_key(retrieval(image, legs.replicas.get(m.op, m.target, image.key)))
         whole = legs.replicas.complete(m.op, m.target, image)
         images.setdefault(group_of(stable_hash(image.key), m.keys.groups), []).append(whole)
+    if state.clocks:  # a host speaks of one group at a time
+        images.setdefault(state.covers.touched_groups()[0], [])
     for group, part in sorted(images.items()):
-        legs.router.append(m.target, RestoreKeys(m.op, group, tuple(part), marks_only))
+        legs.router.append(m.target, RestoreKeys(m.op, group, tuple(part), marks_only, state.clocks))
         legs.fetching.restores(m.target, legs.router.ends[m.target] - 1, part)
 
 

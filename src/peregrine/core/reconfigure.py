@@ -6,6 +6,7 @@ function here only says *what* to do; `core/coordinator.py` checks it against th
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 
 from peregrine.core.keyspace import KeySet
 from peregrine.core.placement import Placement
@@ -93,9 +94,12 @@ def even_chunks(keys: KeySet, count: int) -> list[KeySet]:
     """A key set in `count` chunks of about as many groups (or keys, where it names keys) each."""
     if count < 1:
         raise PlanError(f"a plan in {count} chunks", "give one chunk or more")
-    parts = [KeySet.of_groups(keys.groups, (g,)) & keys for g in sorted(keys.whole)]
-    parts += [KeySet.of_keys(keys.groups, [key]) for key in sorted(keys.plus)]
-    chunks = [KeySet.nothing(keys.groups) for _ in range(min(count, max(len(parts), 1)))]
-    for i, part in enumerate(parts):
-        chunks[i * len(chunks) // len(parts)] |= part
+    parts = [*sorted(keys.whole), *sorted(keys.plus)]
+    count = min(count, max(len(parts), 1))
+    bounds = [-(-nth * len(parts) // count) for nth in range(count + 1)]
+    chunks = []
+    for first, end in pairwise(bounds):
+        groups = [part for part in parts[first:end] if isinstance(part, int)]
+        names = [part for part in parts[first:end] if isinstance(part, str)]
+        chunks.append(KeySet.of_groups(keys.groups, groups) & keys | KeySet.of_keys(keys.groups, names))
     return chunks

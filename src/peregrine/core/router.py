@@ -131,7 +131,7 @@ class Router:
                     yield (place, op), output
 
     def _go_on(self, way: Way, item: Item) -> None:
-        if isinstance(way, tuple) and isinstance(item, Rows):
+        if isinstance(way, tuple) and isinstance(item, Rows | Clock):
             self.legs.output(*way, item)
         else:
             if isinstance(way, tuple) and isinstance(item, StateRows) and item.migration is not None:
@@ -258,7 +258,7 @@ class Router:
         if item.stamp is not None:
             self.legs.on_stamped(item)
             return
-        if isinstance(item, Rows) and item.gate is not None and self.legs.at_gate(item):
+        if item.gate is not None and self.legs.at_gate(item):
             return
         if item.op not in self.config.operators:
             self.dead_letter(f"no operator {item.op!r} is deployed", item)
@@ -329,9 +329,10 @@ class Router:
         seq = self._sent[neighbour] = self._sent.get(neighbour, -1) + 1
         self._effects.append(Send(neighbour, seq, item))
 
-    def emitted(self, place: PlaceId, op: OpId, rows: Rows) -> None:
-        self._effects.append(Emitted(place, op, rows))
-        self.route(rows)
+    def emitted(self, place: PlaceId, op: OpId, item: Rows | Clock) -> None:
+        if isinstance(item, Rows):
+            self._effects.append(Emitted(place, op, item))
+        self.route(item)
 
     def dead_letter(self, reason: str, item: Rows | Clock) -> None:
         self._effects.append(DeadLetter(self._dead, reason, item))

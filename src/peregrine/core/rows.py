@@ -81,7 +81,7 @@ class Rows:
 @dataclass(frozen=True, slots=True)
 class Clock:
     """Time as a fact in the log: a source's watermark for these keys, or (without a source) a tick of the wall
-    clock.
+    clock. One that an operator passes on to the next is called `operator/source`, and speaks for a part of its keys.
     """
 
     op: OpId
@@ -93,6 +93,7 @@ class Clock:
     detour: MigrationId | None = None
     muted: bool = False
     gate: MigrationId | None = None
+    part: KeySet | None = None  # keys of the operator that has passed it on: a watermark when there is one for all keys
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,6 +148,7 @@ class StateRows:
     shed: tuple[tuple[str, int], ...] = ()  # (key, rows that its lost value had seen)
     origin: SiteId | None = None  # whose chunk store has what the images name: the site that keeps it until...
     pin: int = 0  # ...it is told, under this number, that the chunks have been taken
+    clocks: bytes = b""  # what clocks have told these keys, those without state included (core/watermarks.py)
 
     @property
     def stored(self) -> tuple[bytes, ...]:
@@ -186,6 +188,7 @@ class RestoreKeys:
     group: int
     images: tuple[KeyImage, ...]  # with all of their chunks
     marks_only: bool = False  # add their watermarks to what is here, and leave the rest
+    clocks: bytes = b""
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,7 +26,7 @@ class Link:
     """A connection between two sites, the same in both directions."""
 
     latency_ms: float
-    bandwidth_mbps: float
+    bandwidth_mbps: float = 1000.0
     price_per_gb: float = 0.0
     loss: float = 0.0  # the chance that a frame is lost and has to be sent again
 
@@ -47,14 +47,17 @@ Edge: TypeAlias = tuple[SiteId, SiteId, Link]
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """A datacenter. Without named hosts it is one place; with them, each host is a place."""
+    """A datacenter. Without named hosts it is one place; with them, each host is a place. A first host without a name
+    is the site itself (`Topology.with_host`).
+    """
 
     id: SiteId
     hosts: tuple[str, ...] = ()
     cpu_price: float = 0.0
 
     def __post_init__(self) -> None:
-        for kind, name in (("site", self.id), *(("host", host) for host in self.hosts)):
+        named = self.hosts[1:] if len(self.hosts) > 1 and not self.hosts[0] else self.hosts
+        for kind, name in (("site", self.id), *(("host", host) for host in named)):
             if not NAME.fullmatch(name):
                 raise ConfigurationError(
                     f"bad name for a {kind}: {name!r}", "use at least one character, and no '/', ',' or white space"
@@ -209,7 +212,7 @@ class Topology:
     def places(self, site: SiteId) -> tuple[PlaceId, ...]:
         """`site` where no host is named, else `site/host` for each in the order in which they were given."""
         hosts = self.site(site).hosts
-        return tuple(PlaceId(f"{site}/{host}") for host in hosts) or (PlaceId(site),)
+        return tuple(PlaceId(f"{site}/{host}" if host else site) for host in hosts) or (PlaceId(site),)
 
     def main_place(self, site: SiteId) -> PlaceId:
         """The first place of a site."""
@@ -242,6 +245,14 @@ class Topology:
             _depth=depth,
             _children={**self._children, parent: tuple(sorted((*self.children(parent), site)))},
         )
+
+    def with_host(self, name: str) -> "Topology":
+        """This tree with one more place at each site, `site/name`, beside those that it has."""
+        for site in self._site.values():
+            if name in site.hosts:
+                raise ConfigurationError(f"site {site.id!r} has a host {name!r} already", "choose another name")
+        more = {id_: replace(site, hosts=(*(site.hosts or ("",)), name)) for id_, site in self._site.items()}
+        return replace(self, _site=more)
 
     def without_site(self, site: SiteId) -> "Topology":
         """This tree less one leaf and the unused links that end there."""

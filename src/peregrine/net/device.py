@@ -13,7 +13,9 @@ from pathlib import Path
 
 import msgspec
 
+from peregrine.core.keyspace import KeySet
 from peregrine.core.messages import Attach, Single
+from peregrine.core.rows import Clock
 from peregrine.core.source import Reading, Source
 from peregrine.errors import ConfigurationError, PeregrineError, StorageError, Unreachable
 from peregrine.log.record_log import Fsync, RecordLog
@@ -36,13 +38,19 @@ class _Read(msgspec.Struct, tag="read"):
     reading: Reading
 
 
+class _Beat(msgspec.Struct, tag="beat"):
+    op: str
+    groups: int
+    time_ms: int
+
+
 class _Acked(msgspec.Struct, tag="acked"):
     """Not synced by itself: what is forgotten of it is sent again, and recognised."""
 
     seq: int
 
 
-_Event = _Moved | _Read | _Acked
+_Event = _Moved | _Read | _Beat | _Acked
 _decoder: msgspec.msgpack.Decoder[_Event] = msgspec.msgpack.Decoder(_Event)
 
 
@@ -103,11 +111,16 @@ class Device:
         """Returns when the reading is taken; blocks while too many rows wait (back-pressure)."""
         now_ms = time.time_ns() // 1_000_000
         reading = Reading(op, key, now_ms if time_ms is None else time_ms, now_ms, payload)
-        with self._stir:
-            self._stir.wait_for(lambda: self._stopping or self._source.backlog_rows < self._max_waiting_rows)
-            if self._stopping:
-                raise Unreachable(f"device {self._source.id} is closed {self.trouble}".rstrip(), "make a new one")
-            self._take(_Read(reading))
+        self._take_when_there_is_room(_Read(reading))
+
+    def heartbeat(self, op: OpId, groups: int, time_ms: int) -> None:
+        """Says to all keys of an operator, behind what was sent, that nothing before this time comes any more."""
+        if self._source.roaming:
+            raise ConfigurationError(
+                f"a heartbeat of the roaming device {self._source.id}",
+                "let it advance event time by its rows: a heartbeat could overtake them on another path",
+            )
+        self._take_when_there_is_room(_Beat(op, groups, time_ms))
 
     def move(self, site: SiteId) -> None:
         """Connect to another site; what the old one has not acknowledged goes there."""
@@ -156,6 +169,13 @@ class Device:
 
     # --- the machine, under the lock ---
 
+    def _take_when_there_is_room(self, event: _Event) -> None:
+        with self._stir:
+            self._stir.wait_for(lambda: self._stopping or self._source.backlog_rows < self._max_waiting_rows)
+            if self._stopping:
+                raise Unreachable(f"device {self._source.id} is closed {self.trouble}".rstrip(), "make a new one")
+            self._take(event)
+
     def _take(self, event: _Event) -> None:
         if self._journal is not None:
             raw = msgspec.msgpack.encode(event)
@@ -172,6 +192,8 @@ class Device:
         match event:
             case _Read(reading):
                 self._source.produce(reading)
+            case _Beat(op, groups, time_ms):
+                self._source.heartbeat(Clock(OpId(op), KeySet.everything(groups), self._source.id, time_ms))
             case _Moved(site):
                 self._source.move(SiteId(site))
             case _Acked(seq):

@@ -15,6 +15,7 @@ from peregrine.errors import StorageError
 
 _HEAD = struct.Struct("<8sqI")  # magic, position, checksum
 _MAGIC = b"PGRNSNP1"
+REMEDY = "run the version that wrote it until all sites are at rest and start the new one from empty directories"
 
 
 def save(directory: Path, position: int, machine: object, durable: bool = True) -> int:
@@ -47,10 +48,29 @@ def load(directory: Path) -> tuple[int, Any] | None:
             raise ValueError("its checksum does not fit")
         return position, pickle.loads(body)
     except Exception as error:  # whatever a pickle of another version raises
+        raise StorageError(f"the snapshot {path} cannot be read: {error}", REMEDY) from error
+
+
+def check_shape(directory: Path, found: object, fresh: object) -> None:
+    """A pickle of another version may load and lack what this one needs: refused now, not missed while stepping."""
+    lacks = sorted(_lacking(found, fresh, set()))
+    if lacks:
         raise StorageError(
-            f"the snapshot {path} cannot be read: {error}",
-            "run the version that wrote it, or restore the directory from a copy",
-        ) from error
+            f"the snapshot {directory / 'snapshot'} is of another version: it lacks {', '.join(lacks)}", REMEDY
+        )
+
+
+def _lacking(found: object, fresh: object, seen: set[type[Any]]) -> set[str]:
+    kind = type(fresh)
+    if kind in seen or not kind.__module__.startswith("peregrine.") or not hasattr(fresh, "__dict__"):
+        return set()
+    if type(found) is not kind:
+        return {f"a {kind.__name__}"}
+    seen.add(kind)
+    lacks = {f"{kind.__name__}.{name}" for name in vars(fresh) if name not in vars(found)}
+    return lacks.union(
+        *(_lacking(vars(found)[name], value, seen) for name, value in vars(fresh).items() if name in vars(found))
+    )
 
 
 def sync_directory(directory: Path) -> None:

@@ -50,7 +50,7 @@ class Store:
         self._logs: dict[str, RecordLog] = {}
         try:
             _claim(self.directory, settings.fingerprint())
-            self._found = self._find_snapshot()
+            self._found = self._find_snapshot(Router(config))
             self._reached: dict[RecordLog, int] = {}  # where the effects that were performed end
             self.hosts = {place: FileLog(self._open("hosts", place)) for place in topology.places(config.site)}
             self.outs = {neighbour: self._open("out", neighbour) for neighbour in neighbours}
@@ -64,9 +64,12 @@ class Store:
             self.close()
             raise
 
-    def _find_snapshot(self) -> tuple[int, Router | None, dict[str, int]]:
+    def _find_snapshot(self, fresh: Router) -> tuple[int, Router | None, dict[str, int]]:
         """Position, machine, and where each log ended then."""
         found = snapshots.load(self.directory)
+        if found is not None:
+            machine = found[1][0] if isinstance(found[1], tuple) and len(found[1]) == 2 else None
+            snapshots.check_shape(self.directory, machine, fresh)
         position, (machine, ends) = (0, (None, {})) if found is None else found
         if not self.journal.first <= position <= self.journal.end:
             raise CorruptLog(

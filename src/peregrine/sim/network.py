@@ -77,8 +77,8 @@ class SimLink:
         self._watch()
 
     def _arrive(self, frame: Frame, epoch: int) -> None:
-        if epoch != self._epoch:
-            return
+        if epoch != self._epoch or (self._link.loss and self._world.rng.random() < self._link.loss):
+            return  # sent again when nothing has been acknowledged for a while
         back_ms = self._link.latency_ms
         far, near = self._far, self._near
 

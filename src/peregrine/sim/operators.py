@@ -89,13 +89,17 @@ class Clean:
 @dataclass(frozen=True)
 class Tumbling:
     """Counts and mixes the rows of each event-time window; a window closes when all sources of its key have
-    passed it.
+    passed it. A row that comes later opens it again, and is seen as a result too many.
     """
 
     to: OpId
     op: OpId
     size_ms: int
     sources_of: Callable[[str], tuple[str, ...]]
+    rekey: Rekey = str
+    time_from_rows: bool = True
+    clocks_to: tuple[tuple[OpId, int], ...] = ()
+    delay_ms: int = 0  # how long before the end of its window an output is dated
 
     def on_row(self, key: str, value: Any, row: Row, marks: Marks) -> tuple[Any, list[Out]]:
         value = value or {}
@@ -115,7 +119,8 @@ class Tumbling:
         outs = []
         for end in sorted(end for end in value if end <= watermark):
             count, mix = value.pop(end)
-            outs.append(Out(self.to, key, SourceId(f"{self.op}>{key}"), end, end, b"%d:%d" % (count, mix)))
+            source, dated_ms = SourceId(f"{self.op}>{key}"), end - self.delay_ms
+            outs.append(Out(self.to, self.rekey(key), source, end, dated_ms, b"%d:%d" % (count, mix)))
         return value, outs
 
     def open_ends(self, value: Any) -> list[int]:

@@ -6,6 +6,7 @@ The reference run is the same scenario without what goes wrong and without what 
 import random
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import partial, reduce
 
 from peregrine.core.keyspace import KeySet
 from peregrine.core.large import SIZES, Sizes
@@ -16,6 +17,7 @@ from peregrine.sim.operators import Clean, Ledger, Tally, Tumbling
 from peregrine.types import OpId, PlaceId, SiteId, SourceId
 
 WINDOW_MS = 200
+STAGE_MS = 50  # a window of the first of several operators; each is twice as long as those before it
 END_OF_TIME_MS = 1 << 40
 
 
@@ -25,6 +27,7 @@ class Options:
     sites: int | None = None
     faults: bool = True
     rows: int = 160
+    app: str | None = None  # this application and no other
 
 
 @dataclass(frozen=True)
@@ -95,13 +98,16 @@ ORDERED = (
 
 def draw(seed: int, options: Options) -> Scenario:
     rng = random.Random(f"scenario:{seed}")
-    topology = _topology(rng, options.sites)
+    lossy = random.Random(f"lossy:{seed}")
+    topology = _topology(rng, options.sites, lossy.choice((0.0, 0.0, 0.0, 0.1)) if options.faults else 0.0)
     mechanisms = (options.mechanism,) if options.mechanism else _flavour(rng)
     ordered = "live-unordered" not in mechanisms
     lossless = "shed" not in mechanisms
-    apps = _apps(rng, mechanisms)
+    staged = random.Random(f"staged:{seed}")
+    apps = [app if app != "win" or not ordered or staged.random() < 0.4 else "staged" for app in _apps(rng, mechanisms)]
+    apps = [options.app] if options.app else apps
     duration_ms = rng.uniform(800, 2500)
-    builder = _Builder(rng, topology, duration_ms, max(options.rows // len(apps), 10))
+    builder = _Builder(rng, staged, topology, duration_ms, max(options.rows // len(apps), 10))
     for app in apps:
         builder.add(app, ordered, lossless)
     faults = _faults(rng, builder, duration_ms) if options.faults else ()
@@ -120,7 +126,7 @@ def draw(seed: int, options: Options) -> Scenario:
         faults=faults,
         dwell_ms=rng.choice((50, 150, 400)),
         host_lag_rows=rng.choice((20, 100, 100_000)),
-        sizes=large.choice((SIZES, Sizes(48, 24, 64), Sizes(120, 40, 200))),
+        sizes=large.choice((SIZES, Sizes(48, 24, 64, 100), Sizes(120, 40, 200, 60))),
         ordered=ordered,
         lossless=lossless,
     )
@@ -157,20 +163,23 @@ def _apps(rng: random.Random, mechanisms: tuple[str, ...]) -> list[str]:
     return apps
 
 
-def _topology(rng: random.Random, sites: int | None) -> Topology:
+def _topology(rng: random.Random, sites: int | None, loss: float) -> Topology:
     count = sites or rng.randint(2, 6)
     names = [SiteId("cloud")] + [SiteId(f"s{i}") for i in range(1, count)]
     parents = {}
     for i, name in enumerate(names[1:], start=1):
         parent = names[0] if i == 1 or rng.random() < 0.6 else names[rng.randint(1, i - 1)]
-        parents[name] = (parent, Link(rng.choice((2.0, 10.0, 40.0)), rng.choice((1.0, 10.0, 100.0))))
+        parents[name] = (parent, Link(rng.choice((2.0, 10.0, 40.0)), rng.choice((1.0, 10.0, 100.0)), loss=loss))
     hosts = {name: ("h1", "h2") for name in names if rng.random() < 0.25}
     return Topology.tree(names[0], parents, hosts)
 
 
 class _Builder:
-    def __init__(self, rng: random.Random, topology: Topology, duration_ms: float, rows: int) -> None:
+    def __init__(
+        self, rng: random.Random, staged: random.Random, topology: Topology, duration_ms: float, rows: int
+    ) -> None:
         self.rng = rng
+        self.staged = staged  # for what came later: other draws stay as they were
         self.topology = topology
         self.duration_ms = duration_ms
         self.rows = rows
@@ -207,7 +216,44 @@ class _Builder:
                 sources = self._sources(app, count, self.rng.randint(2, 5), self.rng.randint(1, 3), roaming=False)
                 windows = Tumbling(sink, count, WINDOW_MS, lambda key: sources[key])
                 self._op(OpSpec(count, groups, windowed=True, feeds=(sink,)), windows)
+            case "staged":
+                self._add_stages(app, sink)
+                return
         self._deploy(app)
+
+    def _add_stages(self, app: str, sink: OpId) -> None:
+        """Windows over windows, keyed differently: all but the first hear only clocks that are passed on to them."""
+        rng = self.staged
+        names = [OpId(f"{app}/{name}") for name in ("count", "area", "all")[: rng.choice((2, 2, 3))]]
+        groups = [self.specs[sink].groups, *(rng.choice((1, 2, 4)) for _ in names[1:])]
+        keys_count = rng.randint(3, 24)  # with many keys, some come late
+        sources_of = self._sources(app, names[0], keys_count, rng.choice((1, 2, 3, 3)), roaming=False)
+        heard = tuple(script.id for script in self.sources if script.id.startswith(app))
+        top = reduce(self.topology.lca, [script.site for script in self.sources if script.id in heard])
+        keys = self.keys_of[names[0]]
+        for i, op in enumerate(names):
+            last = i == len(names) - 1
+            to, clocks_to = (sink, ()) if last else (names[i + 1], ((names[i + 1], groups[i + 1]),))
+            size_ms = STAGE_MS << i
+            windows = Tumbling(
+                to,
+                op,
+                size_ms,
+                sources_of.__getitem__ if i == 0 else partial(_whatever, heard),
+                (_area, _everywhere, str)[i] if not last else str,
+                time_from_rows=i == 0,
+                clocks_to=clocks_to,
+                delay_ms=0 if last else rng.choice((0, size_ms)),
+            )
+            self._op(OpSpec(op, groups[i], windowed=True, feeds=(to,)), windows)
+            self.keys_of[op] = keys
+            keys = tuple(sorted({windows.rekey(key) for key in keys}))
+            heard = tuple(SourceId(f"{op}/{source}") for source in heard)
+            if rng.random() < 0.7:  # at or above all of its producers
+                top = rng.choice([top, *self.topology.ancestors(top)])
+                self.initial.append((op, KeySet.everything(groups[i]), rng.choice(self.topology.places(top))))
+            else:
+                top = self.topology.root
 
     def _op(self, spec: OpSpec, operator: Operator) -> None:
         spec = replace(spec, ticks=self.rng.random() < 0.15)
@@ -229,7 +275,10 @@ class _Builder:
                 sources_of[name] += (source,)
             site = rng.choice(self.topology.sites)
             self.feeds[source] = ((op, KeySet.of_keys(groups, mine)),)
-            sends = self._sends(op, KeySet.of_keys(groups, mine), mine, self.rows // sources, app == "win")
+            told = KeySet.everything(groups) if app == "staged" else KeySet.of_keys(groups, mine)
+            sends = self._sends(op, told, mine, self.rows // sources, app == "win")
+            if app == "staged":
+                sends = self._staged_sends(op, told, mine, self.rows // sources)
             moves: tuple[tuple[float, SiteId], ...] = ()
             if roaming and rng.random() < 0.8:
                 at = sorted(rng.uniform(50, self.duration_ms) for _ in range(rng.randint(1, 4)))
@@ -258,6 +307,20 @@ class _Builder:
         if beats:
             sends.append((max([self.duration_ms, *times]) + 1, Beat(op, keyset, END_OF_TIME_MS)))
         return tuple(sends)
+
+    def _staged_sends(
+        self, op: OpId, keyset: KeySet, mine: list[str], rows: int
+    ) -> tuple[tuple[float, Reading | Beat], ...]:
+        """Keys come one after the other, and some sources have said their last word when others begin with a key."""
+        rng = self.staged
+        until_ms = self.duration_ms * rng.choice((0.2, 0.5, 1.0))
+        sends: list[tuple[float, Reading | Beat]] = []
+        for t in sorted(rng.uniform(0, until_ms) for _ in range(rows)):
+            key = rng.choice(mine[: 1 + int(len(mine) * t / until_ms)])
+            sends.append((t, Reading(op, key, int(t), int(t), b"%d" % rng.randrange(1_000_000))))
+            if rng.random() < 0.4:
+                sends.append((t, Beat(op, keyset, int(t))))
+        return (*sends, (until_ms + 1, Beat(op, keyset, END_OF_TIME_MS)))
 
     def _deploy(self, app: str) -> None:
         """Some groups start below the root, at or above all of their producers."""
@@ -307,6 +370,14 @@ def _faults(rng: random.Random, builder: _Builder, duration_ms: float) -> tuple[
             Fault(rng.uniform(0, duration_ms * 1.2), kind, str(rng.choice(targets)), rng.choice((5, 50, 400)))
         )
     return tuple(sorted(faults, key=lambda fault: fault.at_ms))
+
+
+def _everywhere(key: str) -> str:
+    return "everywhere"
+
+
+def _whatever(sources: tuple[str, ...], key: str) -> tuple[str, ...]:
+    return sources
 
 
 def _area(key: str) -> str:

@@ -14,7 +14,7 @@ import msgspec
 
 from peregrine.core.host import Emission, GroupEntry, Part, apply
 from peregrine.core.large import Sealer, Spill, unseal
-from peregrine.core.operator import Marks, Operator, Out
+from peregrine.core.operator import Marks, Operator, Out, timing_of
 from peregrine.core.rows import Row
 from peregrine.errors import StorageError
 from peregrine.types import OpId, PlaceId, SourceId
@@ -72,6 +72,8 @@ class Guard:
         self._place = place
         self._op = op
         self._position = -1
+        timing = timing_of(operator)
+        self.time_from_rows, self.clocks_to, self.delay_ms = timing.time_from_rows, timing.clocks_to, timing.delay_ms
 
     def watch(self, entries: Iterable[tuple[int, GroupEntry]]) -> Iterator[tuple[int, GroupEntry]]:
         """One row at a time, so that it is known at which one it was."""

@@ -32,7 +32,7 @@ from peregrine.net.client import RouterClient
 from peregrine.spark.guard import apply_guarded
 from peregrine.spark.registry import operator_of
 from peregrine.spark.source import NAME, LogSource
-from peregrine.spark.worker import PlaceAddress, client, freeze_heap, patiently
+from peregrine.spark.worker import PlaceAddress, client, freeze_heap, pages, patiently
 from peregrine.types import OpId, PlaceId
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ class HostConfig:
     shards: int = 1  # a batch writes all state of each shard that it touches; the number stays with a checkpoint
     chunks: Mapping[PlaceId, Path] = field(default_factory=dict)  # the chunk store of each place's site, if it has one
     chunks_durable: bool = True
-    sizes: Sizes = SIZES  # from where on values go there
+    sizes: Sizes = SIZES  # from where on values and keys go there
 
     def __post_init__(self) -> None:
         names = [place for place, _ in self.places]
@@ -108,7 +108,7 @@ def shard_function(config: HostConfig) -> ShardFunction:
     ) -> tuple[FromHost | None, bytes]:
         entries = list(entries_of(slices))
         chunks = stores.get(place)
-        spill = None if chunks is None else Spill(chunks, sizes)
+        spill = None if chunks is None else Spill(chunks, sizes, pages=pages())
         emissions, after = apply_guarded(operator_of(registry, op), place, op, before, entries, chunk_bytes, spill)
         if chunks is not None and spill is not None:
             write_down(chunks, place, op, group, entries[0][0], spill)  # before anything can be committed

@@ -27,7 +27,7 @@ _decoder = msgspec.msgpack.Decoder(dict[str, bytes])
 def publish(file: Path, operators: Mapping[OpId, Operator], withdrawn: Iterable[OpId] = ()) -> None:
     """Add these operators to a registry or replace them, and take the withdrawn ones away."""
     known = _decoder.decode(file.read_bytes()) if file.exists() else {}
-    known |= {op: _pickle(operator) for op, operator in operators.items()}
+    known |= {op: dumps(operator) for op, operator in operators.items()}
     for op in withdrawn:
         known.pop(op, None)
     handle, name = tempfile.mkstemp(prefix=f".{file.name}.", dir=file.parent)  # readable by this user only
@@ -50,9 +50,10 @@ def operator_of(file: str, op: OpId) -> Operator:
     return _unpickle(op, pickled[op])
 
 
-def _pickle(operator: Operator) -> bytes:
-    dumps: Any = cloudpickle.dumps
-    pickled: bytes = dumps(operator)
+def dumps(code: Any) -> bytes:
+    """As Spark sends code: by value, if it is not in a module that workers have."""
+    cloud: Any = cloudpickle.dumps
+    pickled: bytes = cloud(code)
     return pickled
 
 

@@ -1,4 +1,5 @@
-"""What the Python processes of Spark share: connections to routers, and a heap that is not searched after every task.
+"""What the Python processes of Spark share: connections to routers, pages of state, a heap that is not searched after
+every task.
 
 Spark gives the batches of one query to any of its workers. So nothing here remembers a row: only what can be had again.
 """
@@ -10,6 +11,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
+from peregrine.core.pages import PageCache
 from peregrine.errors import TransportError, Unauthorized
 from peregrine.net.client import RouterClient
 from peregrine.net.settings import read_token
@@ -18,6 +20,7 @@ from peregrine.types import PlaceId
 T = TypeVar("T")
 _PAUSE_S = (0.01, 0.05, 0.2, 1.0)
 _FREEZE_AT_CALLS = (1, 20)
+_PAGES_BYTES = 64 << 20
 _calls = 0  # of this process
 
 
@@ -44,6 +47,12 @@ def freeze_heap() -> None:
 def client(address: str, token_file: str) -> RouterClient:
     """The connection of this process to a router."""
     return RouterClient(address, read_token(Path(token_file)))
+
+
+@lru_cache(maxsize=1)
+def pages() -> PageCache:
+    """The pages of any group that this process has used lately."""
+    return PageCache(_PAGES_BYTES)
 
 
 def patiently(call: Callable[[], T], patience_s: float) -> T:

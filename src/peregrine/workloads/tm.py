@@ -1,26 +1,50 @@
 """Traffic Monitoring (Falcon IV-A): a running average of each vehicle's speed, then an alert above the limit.
 
 Light on purpose, so that what a reconfiguration costs is easy to see. The key is the vehicle, its state the number of
-readings and their average.
+readings and their average. It is here twice: as an application, and as operators of the core written by hand, against
+which the cost of the layer above can be seen.
 """
 
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import msgspec
 
+from peregrine import App, Avg, Count
 from peregrine.core.operator import Marks, Operator, OpSpec, Out
 from peregrine.core.rows import Row
 from peregrine.core.source import Reading
 from peregrine.types import OpId, SourceId
+from peregrine.workloads.generate.tm import READINGS
 
 MOV_AVG, TRIG, RESULTS = OpId("tm/mov_avg"), OpId("tm/trig"), OpId("tm/results")
 GROUPS = 4
 
 _encode = msgspec.json.encode
 _decode = msgspec.json.decode
+
+
+def app(senders: Iterable[str] | None = None, *, limit: float = 100.0, groups: int = GROUPS) -> App:
+    """Result: `results` (average, alert) of each reading. Readings of a vehicle must come from one sender, in order."""
+    tm = App("tm_app", groups)
+    readings = tm.source("readings", READINGS, key="vehicle", event_time="at_ms", senders=senders)
+    averages = readings.key_by("vehicle").aggregate("mov_avg", average=Avg("speed"), readings=Count())
+    averages.map("trig", Alert(limit), "vehicle string, average double, alert boolean").to("results")
+    return tm
+
+
+APPS: Mapping[str, Callable[..., App]] = {"tm_app": app}
+
+
+@dataclass(frozen=True)
+class Alert:
+    limit: float
+
+    def __call__(self, row: Any) -> dict[str, Any]:
+        average = round(row.average, 6)
+        return {"vehicle": row.vehicle, "average": average, "alert": average > self.limit}
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,235 @@
+"""An experiment as a file says it, and the cells that it stands for.
+
+    title = "..."                   [base]              # of every cell; what is not said is in `Setting`
+    figure = "Falcon, figure 10"    app = "tm"
+    shows = "..."                   rows_per_s = 1500
+    expect = "..."                  [sweep]             # what differs from cell to cell
+    mechanisms = ["live", "pause"]  setting = "round_trip_ms"
+    measures = ["jitter_ms"]        [quick]             # and [full]: how much of it
+                                    values = [20, 320]
+
+A file is checked whole when it is loaded: every mistake has its place. Pure, but for reading the files.
+"""
+
+import hashlib
+import tomllib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import msgspec
+
+from peregrine.bench.engine.applications import APPLICATIONS
+from peregrine.core.mechanisms import MECHANISMS
+from peregrine.errors import ConfigurationError, UnknownName
+
+EXPERIMENTS = Path(__file__).parent.parent / "experiments"
+FORMAT = 1  # of the Parquet files: another number, and all cells are run again
+SIZES = ("quick", "full")
+MEASURES = {
+    "disruption_ms": "disruption (ms)",
+    "jitter_ms": "peak latency jitter (ms)",
+    "freeze_ms": "freeze (ms)",
+    "duration_ms": "reconfiguration duration (ms)",
+    "state_movement_ms": "state movement (ms)",
+    "bytes_moved": "bytes moved by the plan",
+    "bytes_on_links": "bytes of state on links in the whole run",
+    "trigger_ms": "time of a batch before the plan (ms)",
+}
+ORDERS = ("arrival", "hot-first", "random")
+
+Count = Annotated[int, msgspec.Meta(ge=1)]
+Positive = Annotated[float, msgspec.Meta(gt=0)]
+Share = Annotated[float, msgspec.Meta(ge=0, le=1)]
+
+
+class _Struct(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    pass
+
+
+class Setting(_Struct, frozen=True):
+    """All that decides what one cell does."""
+
+    app: str = "tm"
+    parameters: dict[str, Any] = {}  # of the application; what is not said is in the catalogue
+    feed: dict[str, Any] = {}  # of the generator of its rows
+    rows_per_s: Count = 1500
+    preload_rows: int = 0  # as fast as they are taken, before the clock starts: so that keys have state
+    edges: Count = 1
+    round_trip_ms: Annotated[float, msgspec.Meta(ge=0)] = 80
+    bandwidth_mbps: Positive = 1000
+    hosts: Annotated[list[Count], msgspec.Meta(min_length=2)] | None = None  # instead: from so many hosts to so many
+    share: Share = 0.5  # of the keys that move
+    by: str = ""  # what is named: keys, or groups where new keys keep coming; else as the catalogue says
+    mechanism: str = "live"
+    chunks: Count = 1  # one after the other
+    order: str = "arrival"  # of keys in chunks
+    replicate: Share = 0.0  # the share of the moving keys of which replicas are kept at every edge
+    warm_s: Positive = 6
+    calm_s: Positive = 4
+    settle_s: Positive = 3
+
+
+class Variant(_Struct, frozen=True):
+    """One line of a picture: how it is done."""
+
+    name: str
+    mechanism: str
+    chunks: Count | None = None
+    order: str | None = None
+    replicate: Share | None = None
+
+
+class Sweep(_Struct, frozen=True):
+    """Which setting differs; a dot leads into `parameters` and `feed`."""
+
+    setting: str
+    label: str = ""
+    log: bool = False
+
+
+class Size(_Struct, frozen=True):
+    values: list[Any] = []
+    repetitions: Count = 1
+    base: dict[str, Any] = {}
+
+
+class Point(_Struct, frozen=True):
+    """What the paper says of a system that works like one of our variants; a range where it gives no number."""
+
+    system: str
+    variant: str
+    measure: str
+    low: float
+    high: float | None = None
+    x: float | str | None = None  # None: whatever x is
+    said: str = ""  # the paper's words, or how the number follows from them
+
+
+class Definition(_Struct, frozen=True):
+    name: str
+    title: str
+    figure: str
+    shows: str
+    expect: str
+    measures: Annotated[list[str], msgspec.Meta(min_length=1)]
+    sweep: Sweep
+    quick: Size
+    full: Size
+    base: dict[str, Any] = {}
+    mechanisms: list[str] = []
+    variants: list[Variant] = []
+    reuse: bool = False  # one deployment for all variants that leave nothing behind
+    missing: str = ""  # what of the paper's experiment this one does not do
+    points: list[Point] = []
+
+
+class Cell(msgspec.Struct, frozen=True):
+    experiment: str
+    variant: str
+    x: float  # the value of the sweep, or its number where values are names
+    x_label: str
+    repetition: int
+    setting: Setting
+
+    @property
+    def digest(self) -> str:
+        said = msgspec.json.encode([FORMAT, self], order="deterministic")
+        return hashlib.sha256(said).hexdigest()[:16]
+
+    @property
+    def name(self) -> str:
+        return f"{self.variant}, {self.x_label}" + (f", again {self.repetition}" if self.repetition else "")
+
+
+def load_all(folder: Path = EXPERIMENTS) -> dict[str, Definition]:
+    return {path.stem: load(path) for path in sorted(folder.glob("*.toml"))}
+
+
+def load(path: Path) -> Definition:
+    try:
+        raw = {"name": path.stem, **tomllib.loads(path.read_text("utf-8"))}
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise ConfigurationError(f"the experiment {path}: {error}", "write a TOML file") from error
+    try:
+        found = msgspec.convert(raw, Definition)
+    except msgspec.ValidationError as error:
+        raise ConfigurationError(f"{path.name}: {error}", "see peregrine/bench/engine/definition.py") from error
+    _check(found, path.name)
+    return found
+
+
+def variants_of(definition: Definition) -> list[Variant]:
+    return [*(Variant(name=name, mechanism=name) for name in definition.mechanisms), *definition.variants]
+
+
+def cells(definition: Definition, size: str) -> list[Cell]:
+    """Those of one value of the sweep stand together, and a restart comes last: it leaves Spark cold."""
+    wanted: Size = getattr(definition, size)
+    found = []
+    for nth, value in enumerate(wanted.values):
+        x = float(nth) if isinstance(value, str | list) else float(value)
+        for variant in sorted(variants_of(definition), key=lambda each: each.mechanism == "restart"):
+            for repetition in range(wanted.repetitions):
+                setting = _setting(definition, wanted, variant, value)
+                found.append(Cell(definition.name, variant.name, x, _label(value), repetition, setting))
+    return found
+
+
+def _setting(definition: Definition, size: Size, variant: Variant, value: Any) -> Setting:
+    said: dict[str, Any] = {**definition.base, **size.base, "mechanism": variant.mechanism}
+    said |= {name: dict(said.get(name, {})) for name in ("parameters", "feed")}
+    if variant.mechanism == "replica":
+        said["replicate"] = 1.0
+    if MECHANISMS[variant.mechanism].chunked:
+        said.setdefault("chunks", 4)
+    given = {name: getattr(variant, name) for name in ("chunks", "order", "replicate")}
+    said |= {name: each for name, each in given.items() if each is not None}
+    into, _, inner = definition.sweep.setting.partition(".")
+    if inner:
+        said[into][inner] = value
+    else:
+        said[into] = value
+    return msgspec.convert(said, Setting)
+
+
+def _label(value: Any) -> str:
+    if isinstance(value, list):
+        return " → ".join(map(str, value))
+    return value if isinstance(value, str) else f"{value:g}" if isinstance(value, float) else f"{value:,}"
+
+
+# --- mistakes ---
+
+
+def _check(definition: Definition, file: str) -> None:
+    for kind, names, known in (
+        ("measure", [*definition.measures, *(each.measure for each in definition.points)], list(MEASURES)),
+        ("mechanism", [each.mechanism for each in variants_of(definition)], list(MECHANISMS)),
+        ("variant", [each.variant for each in definition.points], [each.name for each in variants_of(definition)]),
+        ("order", [each.order for each in definition.variants if each.order is not None], list(ORDERS)),
+    ):
+        _check_names(kind, names, known, file)
+    if not variants_of(definition):
+        raise ConfigurationError(f"{file}: neither mechanisms nor variants", "name at least one mechanism")
+    for size in SIZES:
+        if not getattr(definition, size).values:
+            raise ConfigurationError(f"{file}: [{size}] has no values", f"list values of {definition.sweep.setting}")
+        try:
+            found = cells(definition, size)
+        except (msgspec.ValidationError, KeyError, TypeError, ValueError) as error:
+            raise ConfigurationError(
+                f"{file}: [{size}] with sweep {definition.sweep.setting!r}: {error}",
+                f"settings are {', '.join(Setting.__struct_fields__)}",
+            ) from error
+        _check_names("application", [each.setting.app for each in found], list(APPLICATIONS), file)
+        _check_names("order", [each.setting.order for each in found], list(ORDERS), file)
+        _check_names("way to name keys", [each.setting.by for each in found], ["", "keys", "groups"], file)
+        for each in found:
+            APPLICATIONS[each.setting.app].check(each.setting.parameters, each.setting.feed, file)
+
+
+def _check_names(kind: str, names: Sequence[str], known: list[str], file: str) -> None:
+    for name in names:
+        if name not in known:
+            raise UnknownName(f"{kind} in {file}", name, known)

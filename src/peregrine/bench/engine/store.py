@@ -1,0 +1,139 @@
+"""What cells found, as Parquet files: one of the summary and one of latency over time for each cell.
+
+    <folder>/<size>/<experiment>/<digest>.summary.parquet
+    <folder>/<size>/<experiment>/<digest>.samples.parquet
+
+The digest is of the cell's definition. A cell whose summary is there need not run again; what no definition stands for
+any more is thrown away.
+"""
+
+import os
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from peregrine.bench.engine.cell import Measured
+from peregrine.bench.engine.definition import Cell
+from peregrine.bench.spark.experiment import proved
+from peregrine.bench.spark.moves import cost_as_dict
+from peregrine.measure import Outputs
+
+BUCKET_MS = 100.0
+
+_text, _number, _whole = pa.string(), pa.float64(), pa.int64()
+SUMMARY = pa.schema(
+    {
+        **dict.fromkeys(("experiment", "size", "digest", "variant", "mechanism", "app", "x_label"), _text),
+        "x": _number,
+        "repetition": _whole,
+        **dict.fromkeys(("steady_mean_ms", "steady_sigma_ms", "steady_p99_ms", "trigger_ms"), _number),
+        **dict.fromkeys(("disruption_ms", "jitter_ms", "freeze_ms", "duration_ms", "state_movement_ms"), _number),
+        **dict.fromkeys(("bytes_moved", "bytes_on_links"), _whole),
+        "phases_ms": pa.map_(_text, _number),
+        **dict.fromkeys(("rows_in", "rows_out", "lost", "repeated", "out_of_order"), _whole),
+        **dict.fromkeys(("states", "states_that_differ"), _whole),
+        "trouble": _text,  # why there are no figures; empty if there are
+        "seconds": _number,
+        **dict.fromkeys(("setting", "machine"), _text),  # JSON
+    }
+)
+SAMPLES = pa.schema(
+    {
+        **dict.fromkeys(("experiment", "size", "digest"), _text),
+        "at_ms": _number,  # from when the reconfiguration was asked for
+        "results": _whole,
+        **dict.fromkeys(("median_ms", "p99_ms", "slowest_ms"), _number),
+    }
+)
+
+
+class Store:
+    def __init__(self, folder: Path, size: str) -> None:
+        self.folder = folder / size
+        self._size = size
+
+    def has(self, cell: Cell) -> bool:
+        return self._path(cell, "summary").exists()
+
+    def keep(self, measured: Measured, machine: dict[str, Any]) -> None:
+        """The summary comes last: what it stands for is complete."""
+        cell = measured.cell
+        self._path(cell, "summary").parent.mkdir(parents=True, exist_ok=True)
+        self._write(cell, "samples", pa.Table.from_pylist(self._samples(measured), SAMPLES))
+        self._write(cell, "summary", pa.Table.from_pylist([self._summary(measured, machine)], SUMMARY))
+
+    def prune(self, experiment: str, cells: Iterable[Cell]) -> None:
+        """Throw away what none of these cells has found."""
+        digests = {cell.digest for cell in cells}
+        for path in (self.folder / experiment).glob("*.parquet"):
+            if path.name.partition(".")[0] not in digests:
+                path.unlink()
+
+    def files(self, kind: str) -> list[Path]:
+        return sorted(self.folder.glob(f"*/*.{kind}.parquet"))
+
+    def _path(self, cell: Cell, kind: str) -> Path:
+        return self.folder / cell.experiment / f"{cell.digest}.{kind}.parquet"
+
+    def _write(self, cell: Cell, kind: str, table: pa.Table) -> None:
+        path = self._path(cell, kind)
+        aside = path.with_suffix(".new")
+        pq.write_table(table, aside)
+        os.replace(aside, path)
+
+    def _summary(self, measured: Measured, machine: dict[str, Any]) -> dict[str, Any]:
+        cell, cost = measured.cell, measured.cost
+        found: dict[str, Any] = {
+            "experiment": cell.experiment,
+            "size": self._size,
+            "digest": cell.digest,
+            "variant": cell.variant,
+            "mechanism": cell.setting.mechanism,
+            "app": cell.setting.app,
+            "x": cell.x,
+            "x_label": cell.x_label,
+            "repetition": cell.repetition,
+            "trouble": measured.trouble,
+            "seconds": measured.seconds,
+            "setting": msgspec.json.encode(cell.setting).decode(),
+            "machine": msgspec.json.encode(machine).decode(),
+            "bytes_on_links": measured.bytes_on_links,
+        }
+        if cost is not None:
+            calm = cost.calm
+            found |= {"steady_mean_ms": calm.mean_ms, "steady_sigma_ms": calm.sigma_ms, "steady_p99_ms": calm.p99_ms}
+            found |= {"trigger_ms": measured.trigger_ms, **cost_as_dict(cost)}
+            found["phases_ms"] = list(cost.phases_ms.items())
+        if measured.proof is not None:
+            found |= proved(measured.proof)
+        return found
+
+    def _samples(self, measured: Measured) -> list[dict[str, Any]]:
+        if measured.outputs is None or measured.cost is None:
+            return []
+        cell = measured.cell
+        named = {"experiment": cell.experiment, "size": self._size, "digest": cell.digest}
+        return [{**named, **each} for each in buckets(measured.outputs, measured.cost.requested_ms)]
+
+
+def buckets(outputs: Outputs, zero_ms: float) -> list[dict[str, Any]]:
+    """Each stretch of time in which something came out."""
+    numbers = ((outputs.emitted_ms - zero_ms) // BUCKET_MS).astype(np.int64)
+    order = np.argsort(numbers, kind="stable")
+    found, starts = np.unique(numbers[order], return_index=True)
+    parts = np.split(outputs.latency_ms[order], starts[1:]) if len(found) else []
+    return [
+        {
+            "at_ms": float(number) * BUCKET_MS,
+            "results": len(part),
+            "median_ms": float(np.median(part)),
+            "p99_ms": float(np.percentile(part, 99)),
+            "slowest_ms": float(part.max()),
+        }
+        for number, part in zip(found.tolist(), parts, strict=True)
+    ]

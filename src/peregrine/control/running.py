@@ -1,0 +1,212 @@
+"""Applications that run: what `peregrine.run` gives.
+
+    with run(app, topology=topology) as running:
+        gate = running.device("gate1", "edge1")
+        gate.send("speeds", vehicle="car1", speed=88.0)
+        running.move("average", to="edge1", keys=["car1"])
+        running.results("alerts").show()
+
+It is a deployment (control/local.py) of what the applications compile to, with their names, schemas and keys.
+"""
+
+import functools
+import itertools
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import msgspec
+
+from peregrine.app.compile import compile_app
+from peregrine.app.model import App
+from peregrine.control.deployment import Deployment
+from peregrine.control.local import local
+from peregrine.control.naming import Names, Wanted, check_code
+from peregrine.control.sender import Beats, Sender
+from peregrine.control.transforms import Transforms, check, place_of, places_apart, with_places
+from peregrine.core import state
+from peregrine.core.coordinator import PlanEnded
+from peregrine.core.keyspace import KeySet, group_of, stable_hash
+from peregrine.core.placement import Initial
+from peregrine.core.reconfigure import Move, Plan
+from peregrine.core.topology import Topology
+from peregrine.errors import PlanError, Unreachable
+from peregrine.types import OpId, SiteId
+
+At = Mapping[str, Mapping[str, Wanted]]  # operator -> site -> keys
+
+PATIENCE_S = 120.0
+
+
+@contextmanager
+def run(*apps: App, topology: Topology | None = None, at: At | None = None, **options: Any) -> "Iterator[Running]":
+    """Routers, Spark and a manager for these applications; all of it ends with the block.
+
+    Without a topology there is one site, `cloud`. `at` says which keys of an operator begin elsewhere than at the root:
+    `{"average": {"edge1": ["car1"], "edge2": None}}`, where None is all keys that nobody else has. Further options are
+    those of `peregrine.control.local.local`: `directory` to keep everything and go on from it, `hosts="per-site"`, ...
+    """
+    compiled = [compile_app(app) for app in apps]
+    names = Names(compiled)
+    for app in apps:
+        check_code(app)
+    transforms = names.transforms
+    check(transforms, options.get("hosts"))
+    topology = with_places(topology or Topology.tree(SiteId("cloud")), transforms)
+    initial = [
+        (op, keys, topology.place(place_of(op, site) if op in transforms else site))
+        for named, sites in (at or {}).items()
+        for op in [names.operator(named)]
+        for site, keys in names.shares(op, sites)
+    ]
+    for op in transforms:
+        elsewhere = [keys for of, keys, _ in initial if of == op]
+        rest = functools.reduce(KeySet.__sub__, elsewhere, KeySet.everything(names.specs[op].groups))
+        if rest:
+            initial.append((op, rest, place_of(op, topology.root)))
+    apart = places_apart(topology, transforms)
+    with local(topology, names.specs, names.operators, initial=initial, apart=apart, **options) as deployment:
+        running = Running(names, deployment, initial)
+        running.transforms = Transforms(deployment, transforms)
+        try:
+            running.transforms.start()
+            yield running
+        finally:
+            running.beats.stop()
+            running.transforms.stop()
+
+
+class Running:
+    """Handles of running applications: senders, moves, results and state, by the names that the user has given."""
+
+    def __init__(self, names: Names, deployment: Deployment, initial: Initial) -> None:
+        self.deployment = deployment
+        self.initial = initial  # where keys were at first
+        self.senders: dict[str, Sender] = {}
+        self.beats = Beats()
+        self.transforms: Transforms
+        self._names = names
+        self._plans = itertools.count(1)
+
+    def device(self, name: str, site: str) -> Sender:
+        """A device at a site. `send` says to which source a record belongs."""
+        sources = self._names.sources()
+        known = [ingress for found in sources.values() for ingress in found]
+        roaming = any(each.roaming for each in known if each.senders is None or name in each.senders)
+        made = self.senders[name] = Sender(name, self.deployment.device(name, site, roaming=roaming), sources)
+        self.beats.add(made)
+        return made
+
+    def move(
+        self, operator: str, to: str, keys: Wanted = None, mechanism: str | None = None, timeout_s: float = PATIENCE_S
+    ) -> PlanEnded:
+        """Keys of an operator to a site (None: all), from wherever they are. Returns when they are there.
+
+        Without a `mechanism` it is `live`, and `drain` for DataFrame operators.
+        """
+        return self.deployment.wait(self.start_move(operator, to, keys, mechanism), timeout_s)
+
+    def start_move(self, operator: str, to: str, keys: Wanted = None, mechanism: str | None = None) -> str:
+        """As `move`, without waiting: the plan's name, for `deployment.wait`."""
+        op = self._names.operator(operator)
+        apart = op in self._names.transforms
+        target = self.deployment.topology.place(place_of(op, to) if apart else to)
+        wanted = self._names.keys(op, keys)
+        moves = tuple(
+            Move(op, wanted & there, place, target)
+            for place, there in sorted(self._placement.instances(op).items())
+            if place != target and not there.isdisjoint(wanted)
+        )
+        if not moves:
+            raise PlanError(f"all of these keys of {operator} are at {to} already", "name another site, or other keys")
+        mechanism = mechanism or ("drain" if apart else "live")
+        plan = Plan(f"move-{next(self._plans)}-{time.time_ns()}", (moves,), mechanism)
+        self.deployment.submit(plan)
+        return plan.id
+
+    def results(self, name: str, stream: bool = False) -> Any:
+        """A result as a DataFrame: of what there is now, or, with `stream`, of all that comes."""
+        op, schema = self._names.result(name)
+        return self._read(op, schema.ddl, stream)
+
+    def records(self, name: str) -> list[Any]:
+        """All records of a result so far, without Spark."""
+        op, schema = self._names.result(name)
+        found: list[Any] = []
+        position = 0
+        while True:
+            table, after = self.deployment.results(position)
+            if after == position:
+                return found
+            position = after
+            ops, payloads = (table.column(column).to_pylist() for column in ("op", "payload"))
+            found += [schema.decode(payload) for each, payload in zip(ops, payloads, strict=True) if each == op]
+
+    def state(self, operator: str, key: Any) -> Any:
+        """What an operator has stored for a key, as its last committed batch left it; None if nothing."""
+        op = self._names.operator(operator)
+        text = self._names.key(op, key)
+        group = group_of(stable_hash(text), self.deployment.specs[op].groups)
+        place = self._placement.owner(op, text)
+        for at, of, number, blob in self.deployment.states_by_place():
+            if (at, of, number) == (place, op, group):
+                found = state.decode(blob).get(text)
+                return None if found is None or found.value is None else found.value[1]
+        return None
+
+    def state_frame(self, operator: str) -> Any:
+        """The state of all keys of an operator as a DataFrame: place, key (as routers know it), state (JSON)."""
+        op = self._names.operator(operator)
+        rows = [
+            (place, key, msgspec.json.encode(ks.value[1]).decode())
+            for place, of, _, blob in self.deployment.states_by_place()
+            if of == op
+            for key, ks in state.decode(blob).items()
+            if ks.value is not None
+        ]
+        return self.deployment.spark.createDataFrame(rows, "place string, key string, state string")
+
+    def describe(self) -> str:
+        """The physical plan: which keys of which operator are where, for people."""
+        lines = []
+        for op in sorted(self._placement.operators):
+            for place, keys in sorted(self._placement.instances(op).items()):
+                lines.append(f"  {op:<24} {place:<12} {keys.describe()}")
+        return "\n".join([", ".join(self._names.apps), *lines])
+
+    def finish(self, patience_s: float = PATIENCE_S) -> None:
+        """No sender has anything more: returns when everything is through, results included."""
+        for sender in self.senders.values():
+            sender.finish()
+        for sender in self.senders.values():
+            sender.flush(patience_s)
+        self.settle(patience_s)
+
+    def settle(self, patience_s: float = PATIENCE_S) -> None:
+        """Returns when all that was sent so far has been applied and nothing moves any more."""
+        deadline_s = time.monotonic() + patience_s
+        calm = 0
+        while calm < 3:  # in a row: a row that is on a link is in nobody's log
+            calm = calm + 1 if self.deployment.driver.manager.idle and self._at_rest() else 0
+            if time.monotonic() > deadline_s:
+                statuses = {site: client.status() for site, client in self.deployment.clients.items()}
+                raise Unreachable(f"after {patience_s:g} s rows are still on their way: {statuses}", "see spark.log")
+            time.sleep(0.1)
+
+    def _at_rest(self) -> bool:
+        return self.deployment.results_at_rest() is not None
+
+    @property
+    def _placement(self) -> Any:
+        return self.deployment.driver.manager.coordinator.placement
+
+    def _read(self, op: OpId, ddl: str, stream: bool) -> Any:
+        from peregrine.spark.format import register
+
+        spark = self.deployment.spark
+        register(spark)
+        reader = spark.readStream if stream else spark.read
+        root = self.deployment.addresses[self.deployment.topology.root]
+        options = {"address": root, "token_file": str(self.deployment.directory / "token"), "op": op}
+        return reader.format("peregrine").schema(ddl).options(**options).load()
