@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help install java demo test test-core test-spark test-kills lint bench-core bench-spark simulate docs clean
+.PHONY: help install java demo test test-core test-spark test-kills lint bench-core bench-apps bench-spark simulate docs clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -52,6 +52,9 @@ lint: install ## check style, format and types
 
 bench-core: install ## measure the core on this machine
 	@$(BIN)/python -m peregrine.bench
+
+bench-apps: install ## measure applications on the host, without Spark; takes two minutes
+	@$(BIN)/python -m peregrine.bench.apps --json build/bench-apps.json
 
 bench-spark: java ## measure the data plane on this machine against its targets; takes a quarter of an hour
 	@$(BIN)/python -m peregrine.bench.spark --json build/bench-spark.json

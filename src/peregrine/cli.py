@@ -21,6 +21,7 @@ from rich.table import Table
 from rich.text import Text
 
 import peregrine
+from peregrine.bench.cli import app as bench
 from peregrine.errors import ConfigurationError, PeregrineError, UnknownName
 
 if TYPE_CHECKING:
@@ -38,6 +39,7 @@ app = typer.Typer(
     rich_markup_mode="markdown",  # paragraphs are filled, and brackets are only brackets
     pretty_exceptions_enable=False,
 )
+app.add_typer(bench)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

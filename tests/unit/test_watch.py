@@ -190,7 +190,7 @@ def test_every_reconfiguration_has_its_cost_and_the_other_keys_felt_nothing() ->
         "car2: cloud → edge2",
     ]
     for each in costs:
-        assert each.moved.disruption_ms == 300
+        assert each.moved.disruption_ms == 400
         assert each.moved.peak_jitter_ms == pytest.approx(500, abs=10)
         assert each.moved.duration_ms == 1000
         assert each.moved.state_movement_ms == 200

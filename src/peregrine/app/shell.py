@@ -35,7 +35,7 @@ class _Known:
 
     values: Key
     source: SourceId  # by which name its outputs go
-    slowest: str | None = None  # the source that held its watermark back when that was last looked for
+    slowest: str | None = None  # the source that held its watermark back when that advanced
 
 
 _MOST_KNOWN = 10_000
@@ -120,8 +120,11 @@ class Shell:
         slowest_ms = None if known.slowest is None else marks.get(known.slowest)
         if slowest_ms is not None and slowest_ms - self.watermark.delay_ms <= before_ms:
             return before_ms
-        known.slowest = self.watermark.slowest(marks)
-        return max(before_ms, self.watermark.of(marks))
+        watermark_ms = self.watermark.of(marks)
+        if watermark_ms <= before_ms:
+            return before_ms
+        known.slowest = self.watermark.held_back_by(marks, watermark_ms)
+        return watermark_ms
 
     def _after_losses(self, known: _Known, value: list[Any], marks: Marks, now_ms: int | None) -> int:
         if now_ms is None or self.watermark.lost_after_ms is None:

@@ -6,6 +6,7 @@ again as soon as it says something. Clock ticks in the log decide when that happ
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import repeat
 from typing import Any
 
 from peregrine.app.logic import NEVER
@@ -23,13 +24,13 @@ class Watermark:
     def of(self, marks: Mapping[str, int]) -> int:
         if self.sources is None:
             return min(marks.values()) - self.delay_ms if marks else NEVER
-        lowest = min([marks.get(source, NEVER) for source in self.sources], default=NEVER)
+        lowest = min(map(marks.get, self.sources, repeat(NEVER)), default=NEVER)
         return lowest - self.delay_ms if lowest != NEVER else NEVER
 
-    def slowest(self, marks: Mapping[str, int]) -> str | None:
-        """The source that holds the watermark back."""
-        sources = marks if self.sources is None else self.sources
-        return min(sources, key=lambda each: marks.get(each, NEVER), default=None)
+    def held_back_by(self, marks: Mapping[str, int], watermark_ms: int) -> str | None:
+        """The source that has come no further than this watermark."""
+        mark = watermark_ms + self.delay_ms
+        return next((each for each in self.sources or marks if marks.get(each) == mark), None)
 
     def without_lost(self, marks: Mapping[str, int], heard: Heard, now_ms: int) -> int:
         """As `of`, at a tick, without the sources that have been silent for too long. Remembers in `heard`."""

@@ -133,16 +133,19 @@ class Deployment:
 
     def states_by_place(self) -> list[tuple[PlaceId, OpId, int, bytes]]:
         """As `states`, with the place and the number of each group."""
+        return [
+            (place, op, group, whole(blob, ChunkFiles(self.chunks(place)))) for place, op, group, blob in self.blobs()
+        ]
+
+    def blobs(self) -> list[tuple[PlaceId, OpId, int, bytes]]:
+        """As `states_by_place`, but of what is in chunks only the names."""
         if self.hosts:
             found = sorted(each for host in self.hosts.values() for each in host.states())
         else:
             from peregrine.spark.host import states
 
             found = sorted((*at, blob) for at, blob in states(self.spark, self.checkpoint).items())
-        return [
-            (PlaceId(place), OpId(op), group, whole(blob, ChunkFiles(self.chunks(PlaceId(place)))))
-            for place, op, group, blob in found
-        ]
+        return [(PlaceId(place), OpId(op), group, blob) for place, op, group, blob in found]
 
     def chunks(self, place: PlaceId) -> Path:
         """The chunk store of a place's site."""

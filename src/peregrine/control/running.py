@@ -23,6 +23,7 @@ from peregrine.app.model import App
 from peregrine.control.deployment import Deployment
 from peregrine.control.local import local
 from peregrine.control.naming import Names, Wanted, check_code
+from peregrine.control.planning import Planner, Preview
 from peregrine.control.sender import Beats, Sender
 from peregrine.control.transforms import Transforms, check, place_of, places_apart, with_places
 from peregrine.core import state
@@ -32,6 +33,7 @@ from peregrine.core.placement import Initial
 from peregrine.core.reconfigure import Move, Plan
 from peregrine.core.topology import Topology
 from peregrine.errors import PlanError, Unreachable
+from peregrine.plan.strategy import Strategy
 from peregrine.types import OpId, SiteId
 
 At = Mapping[str, Mapping[str, Wanted]]  # operator -> site -> keys
@@ -73,6 +75,8 @@ def run(*apps: App, topology: Topology | None = None, at: At | None = None, **op
             running.transforms.start()
             yield running
         finally:
+            if "planner" in vars(running):
+                running.planner.close()
             running.beats.stop()
             running.transforms.stop()
 
@@ -109,6 +113,29 @@ class Running:
 
     def start_move(self, operator: str, to: str, keys: Wanted = None, mechanism: str | None = None) -> str:
         """As `move`, without waiting: the plan's name, for `deployment.wait`."""
+        moves, usual = self._moves(operator, to, keys)
+        plan = Plan(f"move-{next(self._plans)}-{time.time_ns()}", (moves,), mechanism or usual)
+        self.deployment.submit(plan)
+        return plan.id
+
+    def plan(
+        self,
+        operator: str,
+        to: str,
+        keys: Wanted = None,
+        strategy: str | Strategy = "adaptive",
+        mechanism: str | None = None,
+    ) -> Preview:
+        """As `move`, but planned, and only shown: `describe()` says what would happen, `run()` does it."""
+        moves, usual = self._moves(operator, to, keys)
+        return self.planner.plan(moves, strategy, mechanism or usual)
+
+    @functools.cached_property
+    def planner(self) -> Planner:
+        return Planner(self.deployment)
+
+    def _moves(self, operator: str, to: str, keys: Wanted) -> tuple[tuple[Move, ...], str]:
+        """What has to move, and the mechanism that is used if nobody names one."""
         op = self._names.operator(operator)
         apart = op in self._names.transforms
         target = self.deployment.topology.place(place_of(op, to) if apart else to)
@@ -120,10 +147,7 @@ class Running:
         )
         if not moves:
             raise PlanError(f"all of these keys of {operator} are at {to} already", "name another site, or other keys")
-        mechanism = mechanism or ("drain" if apart else "live")
-        plan = Plan(f"move-{next(self._plans)}-{time.time_ns()}", (moves,), mechanism)
-        self.deployment.submit(plan)
-        return plan.id
+        return moves, "drain" if apart else "live"
 
     def results(self, name: str, stream: bool = False) -> Any:
         """A result as a DataFrame: of what there is now, or, with `stream`, of all that comes."""

@@ -55,6 +55,12 @@ class ChunkFiles:
     def has(self, name: bytes) -> bool:
         return self._path(name).exists()
 
+    def size(self, name: bytes) -> int:
+        """In bytes; 0 for a chunk that is not there."""
+        with suppress(FileNotFoundError):
+            return self._path(name).stat().st_size
+        return 0
+
     def claim(self, name: bytes) -> bool:
         """As `has`; one that is there stays for a while."""
         with _disk(self.directory):

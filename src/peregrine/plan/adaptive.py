@@ -15,10 +15,10 @@ What is much is measured (plan/calibration.py). A decision comes with its reason
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from peregrine.plan.calibration import Calibration
-from peregrine.plan.chunking import Chunks, NChunks, Pace, all_at_once
+from peregrine.plan.calibration import DEFAULTS, Calibration
+from peregrine.plan.chunking import USUAL_PACE, Chunks, NChunks, Pace, all_at_once
 from peregrine.plan.metrics import Inputs, Metrics, Unit
-from peregrine.plan.orders import Shuffled, hot_first
+from peregrine.plan.orders import RANDOM, hot_first
 from peregrine.plan.replicas import Ratio, Replicas, no_replicas
 from peregrine.plan.strategy import Chunk, Fixed, Prioritise, Replicate, Strategy, built_in, checked, is_path, loaded
 
@@ -43,7 +43,7 @@ def _order(inputs: Inputs, much: Calibration) -> tuple[Prioritise, str]:
     )
     if inputs.rows_per_s >= much.high_rows_per_s and inputs.skew >= much.high_skew:
         return hot_first, f"hot-first: {known}"
-    return Shuffled(), f"random: {known}"
+    return RANDOM, f"random: {known}"
 
 
 def _progressiveness(inputs: Inputs, much: Calibration) -> tuple[Chunk, str]:
@@ -74,7 +74,7 @@ def _replication(inputs: Inputs, much: Calibration) -> tuple[Replicate, str]:
 class Adaptive:
     """A strategy that asks `decide` anew each time. Order and chunks see the same keys, so they agree."""
 
-    much: Calibration = Calibration()
+    much: Calibration = DEFAULTS
 
     def prioritise(self, keys: Sequence[Unit], metrics: Metrics, /) -> Sequence[Unit]:
         return self._of(keys, metrics).prioritise(keys, metrics)
@@ -92,7 +92,7 @@ class Adaptive:
         return decide(metrics.inputs(keys), self.much).functions
 
 
-def strategy_of(given: str | Strategy, much: Calibration = Calibration(), pace: Pace = Pace()) -> Strategy:
+def strategy_of(given: str | Strategy, much: Calibration = DEFAULTS, pace: Pace = USUAL_PACE) -> Strategy:
     """As users give it: a name, names, an import path, or a strategy itself."""
     if not isinstance(given, str):
         return checked(given, type(given).__name__)

@@ -14,7 +14,6 @@ import msgspec
 
 from peregrine.errors import ConfigurationError
 
-
 NEVER = 1e18  # a threshold that nothing reaches; JSON knows no infinity
 
 
@@ -25,6 +24,9 @@ class Goal:
     spike: float = 1.0
     completion: float = 1.0
     overhead: float = 1.0
+
+
+ALIKE = Goal()
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +43,9 @@ class Calibration:
 
     def to_json(self) -> bytes:
         return msgspec.json.format(msgspec.json.encode(self), indent=2)
+
+
+DEFAULTS = Calibration()
 
 
 def from_json(text: bytes | str) -> Calibration:
@@ -74,7 +79,7 @@ CHOICES: Mapping[str, tuple[str, str, str]] = {
 }
 
 
-def derived(measured: Iterable[Measured], goal: Goal = Goal(), start: Calibration = Calibration()) -> Calibration:
+def derived(measured: Iterable[Measured], goal: Goal = ALIKE, start: Calibration = DEFAULTS) -> Calibration:
     """Every threshold for which there are measurements; the others stay as they are in `start`."""
     by_input: dict[str, list[Measured]] = {}
     for each in measured:

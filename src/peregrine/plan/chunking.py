@@ -55,12 +55,15 @@ class Pace:
         return load.state_bytes / 1e6 * self.ms_per_mb + load.keys * self.ms_per_key
 
 
+USUAL_PACE = Pace()
+
+
 @dataclass(frozen=True, slots=True)
 class ByTime:
     """Chunks that are predicted to take no longer than this, as far as one unit and one round do not already."""
 
     limit_ms: float
-    pace: Pace = Pace()
+    pace: Pace = USUAL_PACE
 
     def __post_init__(self) -> None:
         _positive("time of a chunk", self.limit_ms)

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import numpy.typing as npt
 
-Vector = npt.NDArray[np.float64]
+Matrix = npt.NDArray[np.float64]
 
 NOISE = 0.2  # how far a duration is off for no reason, as a share of it
 FORGETS_AFTER = 5  # lessons: the machine of today counts
@@ -44,14 +44,14 @@ class Coefficients:
         spread = spread - np.outer(gain, features) @ spread
         return replace(self, values=tuple(values.tolist()), covariance=tuple(map(tuple, spread.tolist())))
 
-    def _covariance(self) -> Vector:
+    def _covariance(self) -> Matrix:
         if self.covariance:
             # A little doubt comes back with each lesson, or the first ones would count for ever.
-            return np.asarray(self.covariance) + np.diag(np.square(self._doubts()) / FORGETS_AFTER / 10)
-        return np.diag(np.square(self._doubts()))
+            return np.asarray(self.covariance, np.float64) + self._doubt() / FORGETS_AFTER / 10
+        return self._doubt()
 
-    def _doubts(self) -> Vector:
-        return np.asarray(self.defaults) * np.asarray(self.doubts)
+    def _doubt(self) -> Matrix:
+        return np.diag(np.square(np.asarray(self.defaults, np.float64) * np.asarray(self.doubts)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,3 +69,6 @@ class Factors:
         error = math.log((measured + about) / (said + about))
         gain = 1 / (min(lessons, FORGETS_AFTER) + 1.5)  # the half: a single lesson is not believed quite
         return Factors({**self.logarithms, name: (mean + gain * (error - mean), lessons + 1)})
+
+
+AS_SAID = Factors()

@@ -47,6 +47,7 @@ class MigrationPlan:
     target: PlaceId
     moves: tuple[Move, ...]
     chunks: tuple[PlannedChunk, ...]
+    metrics: Metrics  # of what was planned with: keys or groups
 
     @property
     def order(self) -> list[Unit]:
@@ -84,20 +85,20 @@ def planned(
     chunks = chunks_of(strategy, order, metrics) or [[]]
     ((op, target),) = targets
     reloads = {unit for unit, places in (replicas or {}).items() if target in places}
-    return MigrationPlan(op, target, tuple(moves), tuple(_chunks(keys, chunks, metrics, reloads)))
+    return MigrationPlan(op, target, tuple(moves), tuple(_chunks(keys, chunks, metrics, reloads)), metrics)
 
 
 def _chunks(keys: KeySet, chunks: Sequence[Sequence[Unit]], metrics: Metrics, reloads: set[Unit]) -> list[PlannedChunk]:
     rest, found = keys, []
     for nth, units in enumerate(chunks):
-        mine = rest if nth == len(chunks) - 1 else _keys_of(keys, units)
+        mine = rest if nth == len(chunks) - 1 else keys_of(keys, units)
         rest -= mine
         marked = tuple(PlannedUnit(unit, metrics.load(unit), _retrieval(unit, reloads, keys.groups)) for unit in units)
         found.append(PlannedChunk(mine, marked))
     return found
 
 
-def _keys_of(keys: KeySet, units: Sequence[Unit]) -> KeySet:
+def keys_of(keys: KeySet, units: Sequence[Unit]) -> KeySet:
     names = KeySet.of_keys(keys.groups, [unit for unit in units if isinstance(unit, str)])
     return names | (KeySet.of_groups(keys.groups, [unit for unit in units if isinstance(unit, int)]) & keys)
 

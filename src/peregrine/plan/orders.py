@@ -38,3 +38,6 @@ class Shuffled:
 
     def _rank(self, unit: Unit) -> bytes:
         return blake2b(f"{self._seed} {unit!r}".encode(), digest_size=8).digest()
+
+
+RANDOM = Shuffled()

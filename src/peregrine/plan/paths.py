@@ -109,7 +109,8 @@ class _Playing:
             case Ripen():
                 self.reach(role, On.RIPE, when + TURN + Span(windows=1))
             case Hold() | Mute() | Release() | Halt() | Resume() | Done():
-                self.waits.setdefault(type(step), when)
+                if role is Role.TARGET:  # where rows of the keys go
+                    self.waits[type(step)] = when
             case _:
                 pass  # takes no time
 

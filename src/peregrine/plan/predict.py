@@ -1,7 +1,7 @@
 """How long a planned migration will take, how many bytes will move and how long rows of a key will wait.
 
-A chunk's path (plan/paths.py) is turned into amounts of work: ways over links, turns of hosts, bytes, keys. What each of
-them takes begins with a default and is learnt (plan/learning.py).
+A chunk's path (plan/paths.py) is turned into amounts of work: ways over links, turns of hosts, bytes, keys. What each
+of them takes begins with a default and is learnt (plan/learning.py).
 """
 
 import math
@@ -16,10 +16,10 @@ from peregrine.core.replication import Retrieval
 from peregrine.core.topology import Topology
 from peregrine.errors import ConfigurationError
 from peregrine.plan.chunking import Pace
-from peregrine.plan.learning import Coefficients, Factors
+from peregrine.plan.learning import AS_SAID, Coefficients, Factors
 from peregrine.plan.metrics import Load
 from peregrine.plan.migration_plan import MigrationPlan, PlannedChunk
-from peregrine.plan.paths import Path, Span, Way, path_of
+from peregrine.plan.paths import NOTHING, Span, Way, path_of
 
 # The kinds of work: what one of each takes (ms), and how sure that is.
 WORK = {
@@ -32,6 +32,9 @@ WORK = {
     "window_ms": (1.0, 0.3),
 }
 SMALL_BYTES, SMALL_MS = 256.0, 20.0  # differences below are noise
+
+
+UNTAUGHT = Coefficients(*zip(*WORK.values(), strict=True))
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,10 +67,10 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Predictor:
-    coefficients: Coefficients = Coefficients(*zip(*WORK.values(), strict=True))
-    durations: Factors = Factors()
-    bytes: Factors = Factors()
-    pauses: Factors = Factors()
+    coefficients: Coefficients = UNTAUGHT
+    durations: Factors = AS_SAID
+    moved: Factors = AS_SAID
+    pauses: Factors = AS_SAID
     lessons: int = 0
 
     def predict(
@@ -82,7 +85,7 @@ class Predictor:
         return Prediction(
             how.name,
             self.coefficients.of(work) * self.durations.of(how.name),
-            moved * self.bytes.of(how.name),
+            moved * self.moved.of(how.name),
             pause * self.pauses.of(how.name),
             work,
             (moved, pause),
@@ -90,18 +93,18 @@ class Predictor:
 
     def learnt(self, said: Prediction, came: Outcome) -> "Predictor":
         """Behind a migration of which both are known."""
-        moved, pause = said.table
         coefficients = self.coefficients.learnt(said.work, came.duration_ms)
-        pauses = self.pauses
-        if came.pause_ms is not None:
-            pauses = pauses.learnt(said.mechanism, pause, came.pause_ms, SMALL_MS)
-        return Predictor(
+        wiser = Predictor(
             coefficients,
             self.durations.learnt(said.mechanism, coefficients.of(said.work), came.duration_ms, SMALL_MS),
-            self.bytes.learnt(said.mechanism, moved, came.bytes_moved, SMALL_BYTES),
-            pauses,
+            self.moved.learnt(said.mechanism, said.table[0], came.bytes_moved, SMALL_BYTES),
+            self.pauses,
             self.lessons + 1,
         )
+        return wiser if came.pause_ms is None else wiser.learnt_pause(said, came.pause_ms)
+
+    def learnt_pause(self, said: Prediction, pause_ms: float) -> "Predictor":
+        return replace(self, pauses=self.pauses.learnt(said.mechanism, said.table[1], pause_ms, SMALL_MS))
 
     def pace(self, plan: MigrationPlan, topology: Topology, conditions: Conditions, mechanism: str) -> Pace:
         """What chunks of this plan take with this mechanism, for cutting it by time."""
@@ -130,9 +133,8 @@ class Predictor:
         repeated = replace(path.duration, link_ms=path.duration.link_ms * groups, turns=path.duration.turns * groups)
         work = _work(repeated, carried, way, now, chunks=1, keys=chunk.load.keys)
         alone = _Carried(carried.whole / groups, carried.changed / groups)
-        waits = _work(
-            path.pause, alone, way, now, keys=chunk.load.keys / groups if path.pause.parts() != Span().parts() else 0
-        )
+        waiting = chunk.load.keys / groups if path.pause != NOTHING else 0
+        waits = _work(path.pause, alone, way, now, keys=waiting)
         moved = (carried.whole if path.duration.whole else 0) + (carried.changed if path.duration.changed else 0)
         return Prediction(how.name, self.coefficients.of(work), moved, self.coefficients.of(waits), work, (0.0, 0.0))
 
@@ -145,8 +147,8 @@ def from_json(text: bytes | str) -> Predictor:
         raise ConfigurationError(
             f"what was learnt about migrations cannot be read: {error}", "remove the file: it is learnt anew"
         ) from error
-    known = found.coefficients.defaults == Predictor().coefficients.defaults
-    return found if known else replace(found, coefficients=Predictor().coefficients)
+    known = found.coefficients.defaults == UNTAUGHT.defaults
+    return found if known else replace(found, coefficients=UNTAUGHT)
 
 
 @dataclass(frozen=True, slots=True)

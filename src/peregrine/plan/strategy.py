@@ -15,9 +15,9 @@ from importlib import import_module
 from typing import Any, Protocol
 
 from peregrine.errors import ConfigurationError, PlanError, UnknownName
-from peregrine.plan.chunking import BySize, ByTime, Chunks, NChunks, Pace, all_at_once
+from peregrine.plan.chunking import USUAL_PACE, BySize, ByTime, Chunks, NChunks, Pace, all_at_once
 from peregrine.plan.metrics import Metrics, Unit
-from peregrine.plan.orders import Shuffled, by_arrival, hot_first
+from peregrine.plan.orders import RANDOM, Shuffled, by_arrival, hot_first
 from peregrine.plan.replicas import ConsistentHashing, Ratio, Replicas, no_replicas
 from peregrine.types import PlaceId
 
@@ -46,7 +46,7 @@ class Strategy(Protocol):
 class Fixed:
     """Three functions that do not depend on each other."""
 
-    prioritise: Prioritise = Shuffled()
+    prioritise: Prioritise = RANDOM
     chunk: Chunk = all_at_once
     replicate: Replicate = no_replicas
 
@@ -71,7 +71,7 @@ _EXAMPLES = "for example: adaptive, or hot-first, chunks:3, ratio:0.5, or my_mod
 _PATH = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
 
 
-def built_in(text: str, pace: Pace = Pace()) -> Fixed:
+def built_in(text: str, pace: Pace = USUAL_PACE) -> Fixed:
     """Functions by name, separated by commas. `pace` is what chunks by time are cut with."""
     chosen: dict[str, Any] = {}
     for item in (part.strip() for part in text.split(",")):

@@ -60,16 +60,16 @@ CASES: Mapping[str, Case] = {
         trains.trains,
         lambda rows: {"passengers": passengers_of.passengers(rows)},
         fewer=20,
-        said="40 trains, all of which send; 4 rows/s",
+        said="40 trains that send, 4 rows/s",
     ),
     "cameras": Case(
         cameras.cameras,
         lambda rows: {"frames": frames_of.frames(rows)},
         {"dataframe": False},
         60,
-        "5 cameras; the detector as a plain function",
+        "5 cameras, a plain function",
     ),
-    "q5": Case(nexmark.q5, _market("bids"), said="60 s every second, 10 auctions"),
+    "q5": Case(nexmark.q5, _market("bids"), said="60 s every second"),
     "q6": Case(
         nexmark.q6,
         _market("auctions", "bids", open_every_ms=100, auction_ms=900, sellers=2),
@@ -77,7 +77,7 @@ CASES: Mapping[str, Case] = {
     ),
     "q7": Case(nexmark.q7, _market("bids"), {"size_ms": 5000}, said="5 s, 10 auctions"),
     "q8": Case(nexmark.q8, _market("persons", "bids"), {"size_ms": 10_000}, said="10 s every second"),
-    "toll": Case(linear_road.toll, _positions, said="60 s every second, 10 segments, 300 cars"),
+    "toll": Case(linear_road.toll, _positions, said="60 s every second, 300 cars"),
     "accident": Case(linear_road.accident, _positions, said="10 segments, 300 cars"),
     "stock": Case(
         stock.stock,

@@ -23,6 +23,7 @@ from peregrine.workloads.generate import tm as readings_of
 
 Tables = Mapping[str, pa.Table]
 SLICE_MS = 1000
+SMALL_BYTES = 100
 
 
 @dataclass(frozen=True)
@@ -35,6 +36,7 @@ class Application:
     feed: Mapping[str, Any] = field(default_factory=dict)
     by: str = "keys"
     said: str = ""
+    key_bytes: Callable[[Mapping[str, Any]], int] = lambda parameters: SMALL_BYTES  # of a key's state, about
 
     def app(self, senders: list[str], parameters: Mapping[str, Any]) -> App:
         return self.build(senders, **{**self.parameters, **parameters})
@@ -114,6 +116,15 @@ APPLICATIONS: Mapping[str, Application] = {
         ("count",),
         {"state_bytes": 4096},
         {"keys": 1024, "access_ratio": 0.25},
+        key_bytes=lambda parameters: int(parameters["state_bytes"]),
     ),
-    "hoard": Application(hoard.hoard, hoard.visits, ("visits",), ("hoard",), said="keys with large state"),
+    "hoard": Application(
+        hoard.hoard,
+        hoard.visits,
+        ("visits",),
+        ("hoard",),
+        {"state_bytes": 1 << 20},
+        said="keys with large state",
+        key_bytes=lambda parameters: int(parameters["state_bytes"]),
+    ),
 }

@@ -8,7 +8,6 @@ import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
 
 from peregrine import Link, Topology, measure, run
 from peregrine.app.compile import Compiled, compile_app
@@ -16,42 +15,21 @@ from peregrine.bench.engine import moving, traffic
 from peregrine.bench.engine.applications import APPLICATIONS, Application
 from peregrine.bench.engine.definition import Cell, Setting
 from peregrine.bench.engine.flow import Feed, Flow
+from peregrine.bench.engine.measured import Measured
 from peregrine.bench.engine.reference import prove
 from peregrine.bench.spark import stream
 from peregrine.bench.spark.stream import now_ms
 from peregrine.control.running import At, Running
 from peregrine.control.watch import Watch
-from peregrine.core.mechanisms import MECHANISMS
 from peregrine.core.messages import KeepReplicas
-from peregrine.core.reconfigure import Plan
 from peregrine.errors import PeregrineError
 from peregrine.proof import Proof
 from peregrine.types import OpId, PlaceId, SiteId
 
 CLOUD = SiteId("cloud")
 PATIENCE_S = 180.0
+AGAIN_S = 1.0  # between a move back and the next calm
 SAMPLE_S = 2.0  # of rows after the preloaded ones: the keys that come in it are those that there are
-
-
-@dataclass(frozen=True)
-class Measured:
-    """What one cell found. `trouble` says why it found nothing: the mechanism does not apply, or the run failed."""
-
-    cell: Cell
-    cost: measure.Cost | None = None
-    outputs: measure.Outputs | None = None  # from the calm on
-    trigger_ms: float | None = None
-    bytes_on_links: int | None = None  # of the whole run; None if other cells were part of it
-    proof: Proof | None = None
-    seconds: float = 0.0
-    trouble: str = ""
-    failed: bool = False
-
-
-def may_share(cell: Cell) -> bool:
-    """Does it leave nothing behind that the next cell, or the proof of the run, would notice?"""
-    mechanism = MECHANISMS[cell.setting.mechanism]
-    return mechanism.ordered and mechanism.lossless and not cell.setting.replicate and cell.setting.hosts is None
 
 
 def run_cells(cells: list[Cell]) -> list[Measured]:
@@ -104,62 +82,61 @@ class _Found:
 class _Bench:
     """A deployment in which rows flow."""
 
-    def __init__(self, running: Running, flow: Flow, compiled: Compiled, seen: dict[OpId, list[str]], by: str) -> None:
+    def __init__(self, running: Running, flow: Flow, seen: dict[OpId, list[str]], feed: Feed) -> None:
         self.running = running
         self.flow = flow
-        self._specs = compiled.specs
         self._seen = seen
-        self._by = by
+        self._feed = feed
         self._plans = 0
 
     def cell(self, cell: Cell, last: bool) -> _Found:
         setting = cell.setting
-        named = {op: moving.parts(setting, self._by, self._specs[op], keys) for op, keys in self._seen.items()}
-        self._keep_replicas(setting, named)
+        source, target = PlaceId(CLOUD), PlaceId(_edge(setting.edges))
+        moved = [self._moving(setting, op, keys) for op, keys in self._seen.items()]
+        self._keep_replicas(moved)
         calm_ms = now_ms()
         time.sleep(setting.calm_s)
         self.flow.check()
         trigger_ms = stream.trigger_ms(self.running.deployment.host.query, calm_ms)
-        edge = PlaceId(_edge(setting.edges))
-        source, target = PlaceId(CLOUD), edge
-        plan = self._plan(setting, named, source, target)
+        if setting.hosts is None:
+            chunks = moving.between(moved, source, target)
+        else:
+            chunks = moving.rescale(moved, _hosts(setting.hosts), setting.hosts)
         requested_ms = now_ms()
-        self.running.deployment.submit(plan)
+        plan = self._submit(moving.mechanism_of(setting, moved), chunks)
         if setting.mechanism == "restart":
             self.running.deployment.host.query.stop()  # who supervises the hosts starts it again
         self._wait(plan)
         time.sleep(setting.settle_s)
         until_ms = now_ms()
         if not last:
-            self._plans += 1
-            back = moving.between(self._specs, named, 1, target, source)
-            self._wait(moving.plan(f"back{self._plans}", "live", back), submit=True)
-            self.flow.warm_up(1.0)
-        return _Found(cell, plan.id, calm_ms, requested_ms, until_ms, trigger_ms)
+            self._wait(self._submit("live", moving.between(moved, target, source)))
+            self.flow.warm_up(AGAIN_S)
+        return _Found(cell, plan, calm_ms, requested_ms, until_ms, trigger_ms)
 
-    def _plan(self, setting: Setting, named: dict[OpId, list[Any]], source: PlaceId, target: PlaceId) -> Plan:
+    def _moving(self, setting: Setting, op: OpId, keys: list[str]) -> moving.Moving:
+        application = self._feed.application
+        by = "groups" if setting.hosts is not None else setting.by or application.by
+        edges = [PlaceId(_edge(nth)) for nth in range(1, setting.edges + 1)] if setting.hosts is None else []
+        key_bytes = application.key_bytes({**application.parameters, **setting.parameters})
+        return moving.moving(setting, by, self.running.deployment.specs[op], keys, key_bytes, edges)
+
+    def _submit(self, mechanism: str, chunks: list[moving.Chunk]) -> str:
         self._plans += 1
-        if setting.hosts is not None:
-            places = _hosts(setting.hosts)
-            chunks = moving.rescale(self._specs, named, setting.chunks, places, setting.hosts)
-        else:
-            chunks = moving.between(self._specs, named, setting.chunks, source, target)
-        return moving.plan(f"move{self._plans}", setting.mechanism, chunks)
+        plan = moving.plan(f"move{self._plans}", mechanism, chunks)
+        self.running.deployment.submit(plan)
+        return plan.id
 
-    def _wait(self, plan: Plan, submit: bool = False) -> None:
-        if submit:
-            self.running.deployment.submit(plan)
-        ended = self.running.deployment.wait(plan.id, PATIENCE_S)
+    def _wait(self, plan: str) -> None:
+        ended = self.running.deployment.wait(plan, PATIENCE_S)
         if ended.outcome != "done":
-            raise PeregrineError(f"the plan {plan.id} has {ended.outcome}", "see the routers' logs")
+            raise PeregrineError(f"the plan {plan} has {ended.outcome}", "see the routers' logs")
 
-    def _keep_replicas(self, setting: Setting, named: dict[OpId, list[Any]]) -> None:
+    def _keep_replicas(self, moved: list[moving.Moving]) -> None:
         root = self.running.deployment.clients[CLOUD]
-        for op, parts in named.items():
-            chosen = parts[: round(len(parts) * setting.replicate)]
-            for nth in range(1, setting.edges + 1) if chosen else ():
-                keys = moving.key_set(self._specs[op], chosen)
-                root.offer(KeepReplicas(op, keys, PlaceId(CLOUD), PlaceId(_edge(nth))))
+        for each in moved:
+            for edge, units in each.replicas.items():
+                root.offer(KeepReplicas(each.spec.op, moving.key_set(each.spec, units), PlaceId(CLOUD), edge))
 
 
 @contextmanager
@@ -167,7 +144,6 @@ def _deployed(
     application: Application, compiled: Compiled, feed: Feed, ops: list[OpId], watch: Watch
 ) -> Iterator[_Bench]:
     setting = feed.setting
-    by = setting.by or application.by
     seen: dict[OpId, list[str]] = {op: [] for op in ops}
     sites = [_edge(nth) for nth in range(1, setting.edges + 1)]
     elsewhere: dict[str, dict[str, list[str]]] = {}
@@ -187,7 +163,7 @@ def _deployed(
         flow.start(watch)
         try:
             flow.warm_up(setting.warm_s)
-            yield _Bench(running, flow, compiled, seen, "groups" if setting.hosts is not None else by)
+            yield _Bench(running, flow, seen, feed)
         finally:
             flow.close()
 

@@ -22,6 +22,7 @@ import msgspec
 from peregrine.bench.engine.applications import APPLICATIONS
 from peregrine.core.mechanisms import MECHANISMS
 from peregrine.errors import ConfigurationError, UnknownName
+from peregrine.plan.adaptive import strategy_of
 
 EXPERIMENTS = Path(__file__).parent.parent / "experiments"
 FORMAT = 1  # of the Parquet files: another number, and all cells are run again
@@ -36,7 +37,10 @@ MEASURES = {
     "bytes_on_links": "bytes of state on links in the whole run",
     "trigger_ms": "time of a batch before the plan (ms)",
 }
-ORDERS = ("arrival", "hot-first", "random")
+BY_STRATEGY = "by-strategy"
+CASE = "case"
+# What a mechanism needs to be what it is.
+_STRATEGIES = {"progressive": "by-arrival, chunks:4", "replica": "by-arrival, ratio:1"}
 
 Count = Annotated[int, msgspec.Meta(ge=1)]
 Positive = Annotated[float, msgspec.Meta(gt=0)]
@@ -61,10 +65,9 @@ class Setting(_Struct, frozen=True):
     hosts: Annotated[list[Count], msgspec.Meta(min_length=2)] | None = None  # instead: from so many hosts to so many
     share: Share = 0.5  # of the keys that move
     by: str = ""  # what is named: keys, or groups where new keys keep coming; else as the catalogue says
-    mechanism: str = "live"
-    chunks: Count = 1  # one after the other
-    order: str = "arrival"  # of keys in chunks
-    replicate: Share = 0.0  # the share of the moving keys of which replicas are kept at every edge
+    mechanism: str = "live"  # or "by-strategy": what the strategy amounts to
+    strategy: str = "by-arrival"  # order, chunks and replicas (plan/strategy.py)
+    chunk_keys: int = 0  # and no more than so many in a chunk; 0: as the strategy says
     warm_s: Positive = 6
     calm_s: Positive = 4
     settle_s: Positive = 3
@@ -75,13 +78,11 @@ class Variant(_Struct, frozen=True):
 
     name: str
     mechanism: str
-    chunks: Count | None = None
-    order: str | None = None
-    replicate: Share | None = None
+    strategy: str = ""  # else that of the mechanism
 
 
 class Sweep(_Struct, frozen=True):
-    """Which setting differs; a dot leads into `parameters` and `feed`."""
+    """Which setting differs; a dot leads into `parameters` and `feed`. `case`: several at once, see `cases`."""
 
     setting: str
     label: str = ""
@@ -119,6 +120,7 @@ class Definition(_Struct, frozen=True):
     base: dict[str, Any] = {}
     mechanisms: list[str] = []
     variants: list[Variant] = []
+    cases: dict[str, dict[str, Any]] = {}
     reuse: bool = False  # one deployment for all variants that leave nothing behind
     missing: str = ""  # what of the paper's experiment this one does not do
     points: list[Point] = []
@@ -177,18 +179,16 @@ def cells(definition: Definition, size: str) -> list[Cell]:
 
 
 def _setting(definition: Definition, size: Size, variant: Variant, value: Any) -> Setting:
-    said: dict[str, Any] = {**definition.base, **size.base, "mechanism": variant.mechanism}
-    said |= {name: dict(said.get(name, {})) for name in ("parameters", "feed")}
-    if variant.mechanism == "replica":
-        said["replicate"] = 1.0
-    if MECHANISMS[variant.mechanism].chunked:
-        said.setdefault("chunks", 4)
-    given = {name: getattr(variant, name) for name in ("chunks", "order", "replicate")}
-    said |= {name: each for name, each in given.items() if each is not None}
+    case = definition.cases[value] if definition.sweep.setting == CASE else {}
+    said: dict[str, Any] = {**definition.base, **size.base, **case, "mechanism": variant.mechanism}
+    for name in ("parameters", "feed"):
+        said[name] = {**definition.base.get(name, {}), **size.base.get(name, {}), **case.get(name, {})}
+    if strategy := variant.strategy or _STRATEGIES.get(variant.mechanism):
+        said["strategy"] = strategy
     into, _, inner = definition.sweep.setting.partition(".")
     if inner:
         said[into][inner] = value
-    else:
+    elif into != CASE:
         said[into] = value
     return msgspec.convert(said, Setting)
 
@@ -205,9 +205,8 @@ def _label(value: Any) -> str:
 def _check(definition: Definition, file: str) -> None:
     for kind, names, known in (
         ("measure", [*definition.measures, *(each.measure for each in definition.points)], list(MEASURES)),
-        ("mechanism", [each.mechanism for each in variants_of(definition)], list(MECHANISMS)),
+        ("mechanism", [each.mechanism for each in variants_of(definition)], [*MECHANISMS, BY_STRATEGY]),
         ("variant", [each.variant for each in definition.points], [each.name for each in variants_of(definition)]),
-        ("order", [each.order for each in definition.variants if each.order is not None], list(ORDERS)),
     ):
         _check_names(kind, names, known, file)
     if not variants_of(definition):
@@ -223,10 +222,10 @@ def _check(definition: Definition, file: str) -> None:
                 f"settings are {', '.join(Setting.__struct_fields__)}",
             ) from error
         _check_names("application", [each.setting.app for each in found], list(APPLICATIONS), file)
-        _check_names("order", [each.setting.order for each in found], list(ORDERS), file)
         _check_names("way to name keys", [each.setting.by for each in found], ["", "keys", "groups"], file)
         for each in found:
             APPLICATIONS[each.setting.app].check(each.setting.parameters, each.setting.feed, file)
+            strategy_of(each.setting.strategy)
 
 
 def _check_names(kind: str, names: Sequence[str], known: list[str], file: str) -> None:

@@ -1,42 +1,83 @@
-"""What moves in a cell, in which order and chunks: a plan of the core, from a setting. Pure.
+"""What moves in a cell, in which order and chunks, and of what there are replicas: by a strategy, from a setting. Pure.
 
 Keys are taken from the rows that will be sent, in the order in which they first come.
 """
 
-import random
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import pairwise
-from typing import Any
+from dataclasses import dataclass
+from itertools import pairwise, zip_longest
 
-from peregrine.bench.engine.definition import Setting
-from peregrine.core.keyspace import KeySet, group_of, stable_hash
+import numpy as np
+
+from peregrine.bench.engine.definition import BY_STRATEGY, Setting
+from peregrine.core.keyspace import KeySet
 from peregrine.core.mechanisms import MECHANISMS
 from peregrine.core.operator import OpSpec
 from peregrine.core.reconfigure import Move, Plan, Stage
+from peregrine.plan.adaptive import strategy_of
+from peregrine.plan.metrics import Metrics, Unit, measured, seen
+from peregrine.plan.strategy import chunks_of, order_of, replicas_of
 from peregrine.types import OpId, PlaceId
 
-Parts = Sequence[Any]  # names of keys, or numbers of groups, in the order in which they move
-Moving = Mapping[OpId, Parts]
 Specs = Mapping[OpId, OpSpec]
 Chunk = list[Move]
 
 
-def parts(setting: Setting, by: str, spec: OpSpec, seen: Iterable[str]) -> list[Any]:
-    """The share of the keys (or groups) that moves."""
-    counts: Counter[Any] = Counter(seen if by == "keys" else (group_of(stable_hash(key), spec.groups) for key in seen))
-    every = list(counts) if by == "keys" else list(range(spec.groups))
+@dataclass(frozen=True)
+class Moving:
+    """What of one operator moves, and how."""
+
+    spec: OpSpec
+    chunks: list[list[Unit]]
+    replicas: dict[PlaceId, list[Unit]]
+
+    @property
+    def units(self) -> list[Unit]:
+        return [unit for chunk in self.chunks for unit in chunk]
+
+
+def moving(
+    setting: Setting, by: str, spec: OpSpec, keys: Sequence[str], key_bytes: int, edges: Sequence[PlaceId]
+) -> Moving:
+    """`keys`: of each row of a stretch, as it comes."""
+    metrics = _metrics(setting, spec, keys, key_bytes, edges)
+    if by == "groups":
+        metrics = metrics.by_group()
+    every: list[Unit] = list(dict.fromkeys(keys)) if by == "keys" else list(range(spec.groups))
     chosen = every[: max(round(len(every) * setting.share), 1)]
-    if setting.order == "hot-first":
-        chosen.sort(key=lambda part: -counts[part])
-    elif setting.order == "random":
-        random.Random(0).shuffle(chosen)
-    return chosen
+    strategy = strategy_of(setting.strategy)
+    chunks = chunks_of(strategy, order_of(strategy, chosen, metrics), metrics)
+    if setting.chunk_keys:
+        most = setting.chunk_keys
+        chunks = [chunk[i : i + most] for chunk in chunks for i in range(0, len(chunk), most)]
+    # It is not known beforehand where a key will go: as Falcon-HB has it, there is a replica at every edge.
+    replicated = list(replicas_of(strategy, chosen, metrics))
+    return Moving(spec, chunks, dict.fromkeys(edges, replicated) if replicated else {})
 
 
-def key_set(spec: OpSpec, named: Parts) -> KeySet:
-    keys, groups = [each for each in named if isinstance(each, str)], [each for each in named if isinstance(each, int)]
+def _metrics(setting: Setting, spec: OpSpec, keys: Sequence[str], key_bytes: int, edges: Sequence[PlaceId]) -> Metrics:
+    """As if what will be sent had been seen already: strategies decide on what there will be."""
+    at_ms = np.arange(len(keys), dtype=np.float64) * 1000 / setting.rows_per_s
+    rows = seen(keys, at_ms, float("inf"))
+    sizes = dict.fromkeys(rows.rows_per_s, key_bytes)
+    home = PlaceId("cloud")
+    return measured(spec.op, spec.groups, rows, sizes, lambda key: home, (home, *edges), float(at_ms[-1]))
+
+
+def key_set(spec: OpSpec, units: Iterable[Unit]) -> KeySet:
+    every = list(units)
+    groups, keys = [each for each in every if isinstance(each, int)], [each for each in every if isinstance(each, str)]
     return KeySet.of_groups(spec.groups, groups) | KeySet.of_keys(spec.groups, keys)
+
+
+def mechanism_of(setting: Setting, moved: Iterable[Moving]) -> str:
+    """As planning does it where nobody names one (`MigrationPlan.mechanism`)."""
+    if setting.mechanism != BY_STRATEGY:
+        return setting.mechanism
+    every = list(moved)
+    if any(each.replicas for each in every):
+        return "replica"
+    return "progressive" if any(len(each.chunks) > 1 for each in every) else "pause"
 
 
 def plan(id: str, mechanism: str, chunks: Iterable[Chunk]) -> Plan:
@@ -47,49 +88,42 @@ def plan(id: str, mechanism: str, chunks: Iterable[Chunk]) -> Plan:
     return Plan(id, tuple(stages), mechanism)
 
 
-def between(specs: Specs, moving: Moving, chunks: int, source: PlaceId, target: PlaceId) -> list[Chunk]:
-    """All that moves from one place to another, in so many chunks."""
-    return [
-        [
-            Move(op, key_set(specs[op], named), source, target)
-            for op, every in moving.items()
-            if (named := _nth(every, nth, chunks))
-        ]
-        for nth in range(chunks)
-    ]
+def between(moved: Iterable[Moving], source: PlaceId, target: PlaceId) -> list[Chunk]:
+    """All that moves from one place to another; the nth chunks of all operators go together."""
+    every = [[Move(each.spec.op, key_set(each.spec, units), source, target) for units in each.chunks] for each in moved]
+    return [[move for move in chunk if move is not None] for chunk in zip_longest(*every)]
 
 
-def rescale(specs: Specs, moving: Moving, chunks: int, places: Sequence[PlaceId], hosts: Sequence[int]) -> list[Chunk]:
+def rescale(moved: Iterable[Moving], places: Sequence[PlaceId], hosts: Sequence[int]) -> list[Chunk]:
     """From so many hosts to so many, step after step, each in chunks; groups are dealt out to hosts in turn."""
+    every = list(moved)
     found: list[Chunk] = []
     for before, after in pairwise(hosts):
-        for nth in range(chunks):
-            chunk: Chunk = []
-            for op, groups in moving.items():
-                leaving = [group for group in groups if host_of(group, before) != host_of(group, after)]
-                ways: dict[tuple[int, int], list[int]] = {}
-                for group in _nth(leaving, nth, chunks):
-                    ways.setdefault((host_of(group, before), host_of(group, after)), []).append(group)
-                chunk += [
-                    Move(op, key_set(specs[op], named), places[source], places[target])
-                    for (source, target), named in ways.items()
-                ]
-            found.append(chunk)
+        lines = [[_between_hosts(each.spec, units, places, before, after) for units in each.chunks] for each in every]
+        found += [[move for moves in chunk for move in moves or ()] for chunk in zip_longest(*lines)]
     return found
+
+
+def _between_hosts(
+    spec: OpSpec, units: Iterable[Unit], places: Sequence[PlaceId], before: int, after: int
+) -> list[Move]:
+    ways: dict[tuple[int, int], list[Unit]] = {}
+    for group in units:
+        assert isinstance(group, int), "hosts share groups"
+        if host_of(group, before) != host_of(group, after):
+            ways.setdefault((host_of(group, before), host_of(group, after)), []).append(group)
+    return [Move(spec.op, key_set(spec, mine), places[s], places[t]) for (s, t), mine in ways.items()]
 
 
 def host_of(group: int, hosts: int) -> int:
     return group % hosts
 
 
-def _nth(parts: Parts, nth: int, chunks: int) -> Parts:
-    return parts[len(parts) * nth // chunks : len(parts) * (nth + 1) // chunks]
-
-
 def unfit(mechanism: str, specs: Iterable[OpSpec]) -> str:
     """Why a mechanism cannot move these operators; empty if it can."""
+    needs = MECHANISMS[mechanism].needs if mechanism != BY_STRATEGY else frozenset()
     for spec in specs:
         has = {"stateless": spec.stateless, "windowed": spec.windowed, "static sources": not spec.roaming}
-        if lacks := sorted(need for need in MECHANISMS[mechanism].needs if not has[need]):
+        if lacks := sorted(need for need in needs if not has[need]):
             return f"{mechanism} needs operators that are {' and '.join(lacks)}; {spec.op} is not"
     return ""

@@ -5,11 +5,12 @@ from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
 
-from peregrine.bench.engine.cell import Measured, may_share, run_cells
 from peregrine.bench.engine.definition import Cell, Definition, cells
+from peregrine.bench.engine.measured import Measured
 from peregrine.bench.engine.store import Store
-from peregrine.bench.spark import machine, stream
+from peregrine.bench.spark import machine
 from peregrine.bench.spark.experiment import broken, proved
+from peregrine.core.mechanisms import MECHANISMS
 from peregrine.errors import PeregrineError
 
 HEAT_S = 6.0
@@ -61,7 +62,18 @@ def groups(definition: Definition, wanted: list[Cell]) -> Iterator[list[Cell]]:
             yield together
 
 
+def may_share(cell: Cell) -> bool:
+    """Does it leave nothing behind that the next cell, or the proof of the run, would notice?"""
+    mechanism = MECHANISMS.get(cell.setting.mechanism)
+    if mechanism is None or mechanism.checkpoint_assisted or cell.setting.hosts is not None:
+        return False
+    return mechanism.ordered and mechanism.lossless
+
+
 def _found(group: list[Cell], heat: bool) -> list[Measured]:
+    from peregrine.bench.engine.cell import run_cells
+    from peregrine.bench.spark import stream
+
     try:
         if heat:
             stream.heat(HEAT_S)

@@ -17,8 +17,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from peregrine.bench.engine.cell import Measured
 from peregrine.bench.engine.definition import Cell
+from peregrine.bench.engine.measured import Measured
 from peregrine.bench.spark.experiment import proved
 from peregrine.bench.spark.moves import cost_as_dict
 from peregrine.measure import Outputs

@@ -17,7 +17,7 @@ from peregrine.core.keyspace import KeySet
 from peregrine.workloads import road, tm
 
 KEYS = (10, 1_000, 10_000, 100_000)
-CHUNK_KEYS = 2_000
+CHUNK_KEYS = 1_000
 
 
 def run(scale: Scale) -> Found:

@@ -1,0 +1,67 @@
+"""What the cells found, put together by Spark SQL: medians over repetitions, ratios, phases, latency over time."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from peregrine.bench.engine.definition import MEASURES
+from peregrine.bench.engine.store import Store
+from peregrine.errors import ConfigurationError
+
+Row = Mapping[str, Any]
+
+# A jitter within what the steady state has anyway counts as that: two of them cannot be told apart.
+_FELT = "greatest(jitter_ms, steady_p99_ms - steady_mean_ms)"
+CELLS = f"""
+    SELECT experiment, variant, mechanism, x, any_value(x_label) AS x_label, any_value(app) AS app,
+           count(duration_ms) AS runs, {", ".join(f"median({name}) AS {name}" for name in MEASURES)},
+           median({_FELT}) AS felt_jitter_ms,
+           median(steady_mean_ms) AS steady_mean_ms, median(steady_p99_ms) AS steady_p99_ms,
+           sum(rows_out) AS rows_out, sum(lost) AS lost, sum(repeated) AS repeated,
+           sum(out_of_order) AS out_of_order, sum(states_that_differ) AS states_that_differ,
+           max(trouble) AS trouble
+    FROM summary GROUP BY experiment, variant, mechanism, x ORDER BY experiment, x, variant
+"""
+# Of one that was not disrupted at all, a millisecond, which is what the clocks can tell.
+RATIOS = """
+    SELECT one.experiment, one.variant, one.x, one.x_label,
+           one.disruption_ms / greatest(live.disruption_ms, 1) AS disruption_ms,
+           one.felt_jitter_ms / live.felt_jitter_ms AS jitter_ms,
+           one.freeze_ms / live.freeze_ms AS freeze_ms,
+           one.duration_ms / live.duration_ms AS duration_ms,
+           one.bytes_on_links / live.bytes_on_links AS bytes_on_links
+    FROM cells one JOIN cells live ON one.experiment = live.experiment AND one.x = live.x AND live.variant = 'live'
+    WHERE one.variant <> 'live' AND one.runs > 0 AND live.runs > 0
+    ORDER BY experiment, x, variant
+"""
+PHASES = """
+    SELECT experiment, variant, x, any_value(x_label) AS x_label, phase, median(ms) AS ms
+    FROM (SELECT experiment, variant, x, x_label, explode(phases_ms) AS (phase, ms) FROM summary)
+    GROUP BY experiment, variant, x, phase ORDER BY experiment, x, variant, phase
+"""
+CURVES = """
+    SELECT summary.experiment, variant, x, x_label, at_ms, results, samples.median_ms, slowest_ms
+    FROM samples JOIN summary ON samples.digest = summary.digest AND samples.experiment = summary.experiment
+    WHERE repetition = 0 ORDER BY summary.experiment, x, variant, at_ms
+"""
+MACHINES = "SELECT machine, count(*) AS cells FROM summary GROUP BY machine ORDER BY cells DESC"
+
+
+@dataclass(frozen=True)
+class Analysed:
+    cells: list[Row]  # one of each value of the sweep and variant
+    ratios: list[Row]  # how many times as much as `live`
+    phases: list[Row]
+    curves: list[Row]
+    machines: list[Row]
+
+
+def analyse(store: Store, spark: Any) -> Analysed:
+    for kind in ("summary", "samples"):
+        files = [str(path) for path in store.files(kind)]
+        if not files:
+            raise ConfigurationError(f"no results in {store.folder}", "run first: peregrine bench run NAME")
+        spark.read.parquet(*files).createOrReplaceTempView(kind)
+    spark.sql(CELLS).createOrReplaceTempView("cells")
+    found = [spark.sql(query).toArrow().to_pylist() for query in (CELLS, RATIOS, PHASES, CURVES, MACHINES)]
+    return Analysed(*found)

@@ -1,0 +1,119 @@
+"""Pictures of an experiment: what the paper says beside what was found here, on the same axes; latency over time."""
+
+import io
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import matplotlib as mpl
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from peregrine.bench.engine.analysis import Row
+from peregrine.bench.engine.definition import MEASURES, Definition, Point, variants_of
+
+LOG_FROM = 30.0  # times as much: then the axis is logarithmic
+LEAST = 1.0  # on a logarithmic axis; what is less is drawn there
+_STYLE: Any = {"svg.fonttype": "none", "font.size": 9, "axes.grid": True, "grid.alpha": 0.3}
+
+
+def measure_chart(definition: Definition, measure: str, cells: Sequence[Row]) -> Figure | None:
+    """One measure along the sweep; None if nobody measured it."""
+    mine = [cell for cell in cells if cell["experiment"] == definition.name and cell.get(measure) is not None]
+    if not mine:
+        return None
+    points = [point for point in definition.points if point.measure == measure]
+    labels = {cell["x"]: cell["x_label"] for cell in sorted(mine, key=lambda each: each["x"])}
+    with mpl.rc_context(_STYLE):
+        figure = Figure(figsize=(10 if points else 6.5, 3.8), layout="constrained")
+        both = figure.subplots(1, 2 if points else 1, sharex=True, sharey=True, squeeze=False)[0]
+        ours: Axes = both[-1]
+        at = {x: float(nth) for nth, x in enumerate(labels)}  # evenly, as on a logarithmic axis
+        for name, colour in _colours(definition):
+            line = sorted((cell["x"], cell[measure]) for cell in mine if cell["variant"] == name)
+            if line:
+                ours.plot([at[x] for x, _ in line], [y for _, y in line], "o-", color=colour, label=name, markersize=4)
+        if points:
+            _paper(both[0], points, labels, dict(_colours(definition)))
+            both[0].set_title(definition.figure)
+        ours.set_title("Peregrine, this machine" if points else f"{definition.figure}, Peregrine")
+        _scale(both[0], [cell[measure] for cell in mine], points)
+        for axes in both:
+            axes.set_xticks(list(at.values()), list(labels.values()))
+            axes.set_xlabel(definition.sweep.label or definition.sweep.setting)
+            axes.margins(x=0.08)
+            axes.legend(fontsize="x-small", frameon=False, ncols=2)
+        both[0].set_ylabel(MEASURES[measure])
+    return figure
+
+
+def curve_chart(definition: Definition, curves: Sequence[Row]) -> Figure | None:
+    """Latency over time at the last value of the sweep, the reconfiguration asked for at 0."""
+    mine = [row for row in curves if row["experiment"] == definition.name]
+    if not mine:
+        return None
+    last = max(row["x"] for row in mine)
+    mine = [row for row in mine if row["x"] == last]
+    with mpl.rc_context(_STYLE):
+        figure = Figure(figsize=(10, 3.8), layout="constrained")
+        axes: Axes = figure.add_subplot()
+        for name, colour in _colours(definition):
+            line = [(row["at_ms"] / 1000, row["slowest_ms"]) for row in mine if row["variant"] == name]
+            if line:
+                axes.plot([t for t, _ in line], [y for _, y in line], color=colour, linewidth=1, label=name)
+        axes.axvline(0, color="black", linewidth=0.8, linestyle=":")
+        axes.set_yscale("log")
+        axes.set_xlabel("seconds from the request")
+        axes.set_ylabel("slowest result in 100 ms (ms)")
+        axes.set_title(f"Latency over time, {definition.sweep.label or definition.sweep.setting}: {mine[0]['x_label']}")
+        axes.legend(fontsize="x-small", frameon=False, ncols=4)
+    return figure
+
+
+def svg(figure: Figure) -> str:
+    """To stand within a page: without a header, which would name a file elsewhere."""
+    out = io.StringIO()
+    with mpl.rc_context(_STYLE):
+        figure.savefig(out, format="svg", metadata={"Date": None, "Creator": None, "Format": None, "Type": None})
+    text = out.getvalue()
+    return text[text.index("<svg") :]
+
+
+def _colours(definition: Definition) -> list[tuple[str, Any]]:
+    """The same mechanism has the same colour in all pictures of an experiment."""
+    names = [variant.name for variant in variants_of(definition)]
+    return [(name, mpl.colormaps["tab10"](nth % 10)) for nth, name in enumerate(names)]
+
+
+def _paper(axes: Axes, points: Iterable[Point], labels: Mapping[float, str], colours: Mapping[str, Any]) -> None:
+    """A number is a dot, a range a bar; what holds for every x stands at each of them."""
+    named: set[str] = set()
+    lines: dict[str, list[tuple[float, float]]] = {}
+    for point in points:
+        for nth, (x, label) in enumerate(labels.items()):
+            if point.x not in (None, x, label):
+                continue
+            high = point.low if point.high is None else point.high
+            name = f"{point.system} ({point.variant})"
+            told = name if name not in named else None
+            named.add(name)
+            if high > point.low:
+                axes.bar(
+                    nth, high - point.low, 0.5, bottom=point.low, color=colours[point.variant], alpha=0.3, label=told
+                )
+            else:
+                axes.plot([nth], [point.low], "o", color=colours[point.variant], markersize=5, label=told)
+                lines.setdefault(name, []).append((nth, point.low))
+    for name, line in lines.items():
+        variant = name.rpartition("(")[2].rstrip(")")
+        axes.plot([x for x, _ in line], [y for _, y in line], color=colours[variant], linewidth=1, alpha=0.6)
+
+
+def _scale(axes: Axes, found: Sequence[float], points: Iterable[Point]) -> None:
+    every = [*found, *(point.low for point in points), *(point.high for point in points if point.high is not None)]
+    least, most = max(min(every), LEAST), max(max(every), LEAST)
+    if most / least >= LOG_FROM:
+        axes.set_yscale("log", nonpositive="clip")
+        axes.set_ylim(10 ** math.floor(math.log10(least)), most * 2)
+    else:
+        axes.set_ylim(0, most * 1.15)

@@ -1,0 +1,208 @@
+"""Planned migrations of a running deployment: measured, planned and predicted before anything moves.
+
+    preview = running.plan("average", to="edge1", strategy="hot-first, chunks:3")
+    print(preview.describe())
+    print(preview.run().describe())
+
+Nothing is decided here: plan/ decides, the manager carries out. What predictions have learnt, the calibration and which
+keys have replicas are files in one directory.
+"""
+
+import itertools
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import msgspec
+
+from peregrine.control.deployment import Deployment
+from peregrine.control.metering import conditions, metrics_of
+from peregrine.control.migrating import Migrated, Migrating
+from peregrine.core.keyspace import KeySet
+from peregrine.core.mechanisms import MECHANISMS
+from peregrine.core.messages import KeepReplicas
+from peregrine.core.operator import OpSpec
+from peregrine.core.reconfigure import Move
+from peregrine.core.replication import Retrieval
+from peregrine.errors import UnknownName
+from peregrine.plan import calibration, predict
+from peregrine.plan.adaptive import Adaptive, strategy_of
+from peregrine.plan.metrics import Unit
+from peregrine.plan.migration_plan import MOST_KEYS, MigrationPlan, keys_of, planned
+from peregrine.plan.predict import Conditions, Outcome, Prediction, Predictor
+from peregrine.plan.strategy import Fixed, Strategy, replicas_of
+from peregrine.types import OpId, PlaceId, site_of
+
+BY_STRATEGY = "by-strategy"  # as mechanism: what the chunks and replicas of the strategy amount to
+SHOWN_KEYS = 6
+
+Kept = dict[OpId, list[tuple[Unit, list[PlaceId]]]]  # JSON knows no numbers as keys
+
+
+class Planner:
+    def __init__(self, deployment: Deployment, directory: Path | None = None) -> None:
+        """`directory`: where what is learnt is kept; without one it ends with the deployment's own directory."""
+        self.deployment = deployment
+        self.directory = directory or deployment.directory / "planning"
+        self.predictor = predict.from_json(found) if (found := self._read("predictor")) else Predictor()
+        self.much = calibration.from_json(found) if (found := self._read("calibration")) else calibration.DEFAULTS
+        kept = msgspec.json.decode(found, type=Kept) if (found := self._read("replicas")) else {}
+        self.replicas = {op: dict(units) for op, units in kept.items()}
+        self._numbers = itertools.count(1)
+        self._under_way: list[Migrating] = []
+        self._learning = threading.Lock()  # migrations end when they want
+
+    def plan(self, moves: Sequence[Move], strategy: str | Strategy = "adaptive", mechanism: str = "live") -> "Preview":
+        """Measures, and plans these moves to one target. Nothing moves before `run` of what is returned."""
+        if mechanism not in (*MECHANISMS, BY_STRATEGY):
+            raise UnknownName("mechanism", mechanism, [*MECHANISMS, BY_STRATEGY])
+        op = moves[0].op
+        metrics, now = metrics_of(self.deployment, op), conditions(self.deployment)
+        topology, replicas = self.deployment.topology, self.replicas.get(op, {})
+        whole = planned(moves, Fixed(), metrics, replicas)
+        usual = whole.mechanism if mechanism == BY_STRATEGY else mechanism
+        pace = self.predictor.pace(whole, topology, now, usual)
+        made = strategy_of(strategy, self.much, pace)
+        plan = planned(moves, made, metrics, replicas)
+        reasons = made.reasons(plan.order, plan.metrics) if isinstance(made, Adaptive) else ()
+        return Preview(self, plan, now, plan.mechanism if mechanism == BY_STRATEGY else mechanism, reasons)
+
+    def replicate(self, op: OpId, strategy: str | Strategy = "adaptive") -> Mapping[Unit, Sequence[PlaceId]]:
+        """Replicas of an operator's keys from now on, as the strategy wants them. Refreshed with every tick of the
+        routers, which everybody pays for; a replica that is kept once is kept until its key moves.
+        """
+        metrics = metrics_of(self.deployment, op)
+        if len(metrics.loads) > MOST_KEYS:
+            metrics = metrics.by_group()
+        wanted = replicas_of(strategy_of(strategy, self.much), sorted(metrics.loads, key=str), metrics)
+        shares: dict[tuple[PlaceId, PlaceId], list[Unit]] = {}
+        for unit, places in wanted.items():
+            source = metrics.load(unit).place
+            for target in places:
+                if source is not None:
+                    shares.setdefault((source, target), []).append(unit)
+        everything = KeySet.everything(metrics.groups)
+        for (source, target), units in sorted(shares.items()):
+            command = KeepReplicas(op, keys_of(everything, units), source, target)
+            self.deployment.clients[site_of(source)].offer(command)
+        self.replicas[op] = {unit: list(places) for unit, places in wanted.items()}
+        self._write("replicas", msgspec.json.encode({op: list(units.items()) for op, units in self.replicas.items()}))
+        return wanted
+
+    def start(self, preview: "Preview") -> Migrating:
+        plan, topology = preview.plan, self.deployment.topology
+        said = preview.predictions[preview.mechanism]
+        chunks_ms = [
+            self.predictor.predict(replace(plan, chunks=(chunk,)), topology, preview.now, preview.mechanism).duration_ms
+            for chunk in plan.chunks
+        ]
+        id = f"plan-{next(self._numbers)}-{time.time_ns()}"
+        began_s = time.monotonic()
+        self.deployment.submit(plan.to_core(id, preview.mechanism, "; ".join(preview.reasons)))
+        under_way = Migrating(self.deployment, id, plan, said, chunks_ms, self.learn, began_s)
+        self._under_way = [each for each in self._under_way if not each.ended] + [under_way]
+        return under_way
+
+    def learn(self, said: Prediction, came: Outcome) -> None:
+        """Called for each migration that was done."""
+        with self._learning:
+            self.predictor = self.predictor.learnt(said, came)
+            self._write("predictor", self.predictor.to_json())
+
+    def learn_pause(self, said: Prediction, pause_ms: float) -> None:
+        """From somebody who has read the results (`measure.Cost`): routers do not see it."""
+        with self._learning:
+            self.predictor = self.predictor.learnt_pause(said, pause_ms)
+            self._write("predictor", self.predictor.to_json())
+
+    def close(self) -> None:
+        """What is under way goes on; nobody here waits for it any more."""
+        for each in self._under_way:
+            each.forget()
+
+    def calibrate(self, much: calibration.Calibration) -> None:
+        """Thresholds that were measured (`plan.calibration.derived`), for all plans that come."""
+        self.much = much
+        self._write("calibration", much.to_json())
+
+    def _read(self, name: str) -> bytes:
+        file = self.directory / f"{name}.json"
+        return file.read_bytes() if file.exists() else b""
+
+    def _write(self, name: str, text: bytes) -> None:
+        self.directory.mkdir(parents=True, exist_ok=True)
+        aside = self.directory / f"{name}.json.new"
+        aside.write_bytes(text)
+        aside.replace(self.directory / f"{name}.json")
+
+
+@dataclass(frozen=True)
+class Preview:
+    """What would happen, and what it would cost with each mechanism that the operator allows."""
+
+    planner: Planner
+    plan: MigrationPlan
+    now: Conditions
+    mechanism: str
+    reasons: tuple[str, ...]
+
+    @property
+    def predictions(self) -> Mapping[str, Prediction]:
+        topology, predictor = self.planner.deployment.topology, self.planner.predictor
+        spec = self.planner.deployment.specs[self.plan.op]
+        names = [name for name in MECHANISMS if name == self.mechanism or _allowed(spec, name)]
+        return {name: predictor.predict(self.plan, topology, self.now, name) for name in names}
+
+    def describe(self) -> str:
+        return "\n".join([*self._what(), *self._chunks(), *self._costs()])
+
+    def start(self) -> Migrating:
+        """Submits it; returns when it is on the disk."""
+        return self.planner.start(self)
+
+    def run(self, timeout_s: float = 120.0) -> Migrated:
+        """Carries it out, and learns from it."""
+        return self.start().wait(timeout_s)
+
+    def _what(self) -> list[str]:
+        sources = ", ".join(sorted({move.source for move in self.plan.moves}))
+        inputs = self.plan.metrics.inputs(self.plan.order)
+        return [
+            f"{self.plan.op}: {sources} → {self.plan.target}, {self.mechanism}",
+            f"  {inputs.keys:,} keys known, {inputs.rows_per_s:,.0f} rows/s, skew {inputs.skew:.2f}, "
+            f"{inputs.key_bytes:,.0f} bytes a key, {inputs.access_ratio:.0%} touched in a second; "
+            f"a turn of a host takes {self.now.turn_ms:,.0f} ms",
+            *(f"  {reason}" for reason in self.reasons),
+        ]
+
+    def _chunks(self) -> list[str]:
+        lines = [f"{'chunk':>6}{'keys':>9}{'rows/s':>10}{'bytes':>14}{'reload':>8}  in this order"]
+        for number, chunk in enumerate(self.plan.chunks, start=1):
+            load = chunk.load
+            reload = sum(each.retrieval is Retrieval.RELOAD for each in chunk.units)
+            names = [f"g:{each.unit}" if isinstance(each.unit, int) else each.unit for each in chunk.units]
+            more = f", ... {len(names) - SHOWN_KEYS} more" if len(names) > SHOWN_KEYS else ""
+            lines.append(
+                f"{number:>6}{load.keys:>9,}{load.rows_per_s:>10,.0f}{load.state_bytes:>14,}{reload:>8}"
+                f"  {', '.join(names[:SHOWN_KEYS])}{more}"
+            )
+        return lines
+
+    def _costs(self) -> list[str]:
+        lessons = self.planner.predictor.lessons
+        lines = [f"{'predicted':<20}{'duration ms':>12}{'bytes':>14}{'pause ms':>10}  (learnt from {lessons})"]
+        for name, said in self.predictions.items():
+            unknown = name == "window-recreation" and not self.now.window_ms  # as long as windows stay open
+            duration = "?" if unknown else f"{said.duration_ms:,.0f}"
+            lines.append(
+                f"{'> ' if name == self.mechanism else '  '}{name:<18}{duration:>12}"
+                f"{said.bytes_moved:>14,.0f}{said.pause_ms:>10,.0f}"
+            )
+        return lines
+
+
+def _allowed(spec: OpSpec, mechanism: str) -> bool:
+    has = {"stateless": spec.stateless, "windowed": spec.windowed, "static sources": not spec.roaming}
+    return all(has[need] for need in MECHANISMS[mechanism].needs)

@@ -1,0 +1,104 @@
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pyarrow.parquet as pq
+
+sys.path.insert(0, str(Path(__file__).parent))
+from made import HOLDS, MACHINE, TEXT, definition, measured
+
+from peregrine.bench.engine import runner
+from peregrine.bench.engine.definition import cells
+from peregrine.bench.engine.measured import Measured
+from peregrine.bench.engine.store import SUMMARY, Store
+
+
+def test_a_summary_has_the_figures_the_proof_and_the_machine(tmp_path):
+    cell = cells(definition(tmp_path), "quick")[0]
+    store = Store(tmp_path / "out", "quick")
+    store.keep(measured(cell, jitter_ms=70.0), MACHINE)
+    (path,) = store.files("summary")
+    table = pq.read_table(path)
+    assert table.schema.equals(SUMMARY)
+    (row,) = table.to_pylist()
+    assert (row["variant"], row["x"], row["jitter_ms"], row["bytes_on_links"]) == ("live", 20.0, 70.0, 34)
+    assert (row["lost"], row["states_that_differ"], row["trouble"]) == (0, 0, "")
+    assert dict(row["phases_ms"]) == {"begin": 5.0, "state": 40.0}
+    assert "abacus" in row["machine"] and '"round_trip_ms":20' in row["setting"]
+
+
+def test_samples_are_latency_in_stretches_of_time_from_the_request_on(tmp_path):
+    store = Store(tmp_path / "out", "quick")
+    store.keep(measured(cells(definition(tmp_path), "quick")[0], jitter_ms=50.0), MACHINE)
+    rows = pq.read_table(store.files("samples")[0]).to_pylist()
+    assert [(row["at_ms"], row["results"], row["slowest_ms"]) for row in rows] == [
+        (-100.0, 1, 100.0),
+        (0.0, 2, 110.0),
+        (200.0, 1, 150.0),
+    ]
+
+
+def test_what_has_been_found_is_there_until_its_definition_changes(tmp_path):
+    before = cells(definition(tmp_path), "quick")
+    store = Store(tmp_path / "out", "quick")
+    store.keep(measured(before[0]), MACHINE)
+    assert [store.has(cell) for cell in before] == [True, False, False, False]
+    after = cells(definition(tmp_path, TEXT.replace("[sweep]", "[base]\nrows_per_s = 7\n[sweep]")), "quick")
+    assert not any(map(store.has, after))
+    store.prune("made", after)
+    assert store.files("summary") == store.files("samples") == []
+
+
+def test_a_cell_that_does_not_apply_is_kept_without_figures(tmp_path):
+    cell = cells(definition(tmp_path), "quick")[0]
+    store = Store(tmp_path / "out", "quick")
+    store.keep(Measured(cell, trouble="does not apply: why"), MACHINE)
+    (row,) = pq.read_table(store.files("summary")[0]).to_pylist()
+    assert (row["jitter_ms"], row["lost"], row["trouble"]) == (None, None, "does not apply: why")
+    assert pq.read_table(store.files("samples")[0]).num_rows == 0
+
+
+def test_only_what_is_missing_is_run_and_what_fails_is_run_again(tmp_path, monkeypatch):
+    made = definition(tmp_path)
+    asked, told = [], []
+    failing = {"restart"}
+
+    def found(group, heat):
+        asked.extend(cell.variant for cell in group)
+        return [
+            Measured(cell, trouble="no Java", failed=True) if cell.variant in failing else measured(cell)
+            for cell in group
+        ]
+
+    monkeypatch.setattr(runner, "_found", found)  # everything but Spark
+    wrong = runner.run(made, "quick", tmp_path / "out", False, told.append)
+    assert wrong == [f"made: restart, {x}: no Java" for x in (20, 320)]
+    assert (told[-1].done, told[-1].all, told[-1].wrong) == (4, 4, True)
+    failing.clear()
+    asked.clear()
+    assert runner.run(made, "quick", tmp_path / "out", False, told.append) == []
+    assert asked == ["restart", "restart"]
+    asked.clear()
+    assert runner.run(made, "quick", tmp_path / "out", False, told.append) == []
+    assert asked == []
+    runner.run(made, "quick", tmp_path / "out", True, told.append)
+    assert len(asked) == 4
+
+
+def test_a_proof_that_does_not_hold_is_a_fault(tmp_path, monkeypatch):
+    bad = replace(HOLDS, lost=3)
+    monkeypatch.setattr(runner, "_found", lambda group, heat: [measured(cell, proof=bad) for cell in group])
+    wrong = runner.run(definition(tmp_path), "quick", tmp_path / "out", False, lambda news: None)
+    assert len(wrong) == 4 and "lost 3" in wrong[0]
+
+
+def test_cells_that_leave_nothing_behind_share_a_deployment_if_the_experiment_says_so(tmp_path):
+    text = TEXT.replace('["live", "restart"]', '["live", "live-unordered", "replica", "pause", "restart"]')
+    alone = definition(tmp_path, text)
+    shared = definition(tmp_path, "reuse = true\n" + text)
+
+    def names(made):
+        return [[cell.variant for cell in group] for group in runner.groups(made, cells(made, "quick"))][:6]
+
+    assert names(alone)[:3] == [["live"], ["live-unordered"], ["replica"]]
+    assert names(shared)[:3] == [["live-unordered"], ["replica"], ["live", "pause", "restart"]]
