@@ -11,12 +11,13 @@ ROOT = Path(__file__).parents[2]
 MODULES = sorted(path.stem for path in (ROOT / "src/peregrine/app").glob("[a-z]*.py"))
 
 
-def test_every_block_of_the_guide_runs() -> None:
-    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "docs/programming.md").read_text(), re.DOTALL)
-    assert len(blocks) >= 2
-    scope: dict[str, object] = {}
+@pytest.mark.parametrize("page", ["docs/programming.md", "README.md"])
+def test_every_block_of_a_page_runs(page: str) -> None:
+    blocks = re.findall(r"```python\n(.*?)```", (ROOT / page).read_text(), re.DOTALL)
+    assert blocks
+    scope: dict[str, object] = {"__name__": "page"}
     for block in blocks:
-        exec(compile(block, "docs/programming.md", "exec"), scope)
+        exec(compile(block, page, "exec"), scope)
 
 
 @pytest.mark.parametrize("module", MODULES)

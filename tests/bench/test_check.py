@@ -1,3 +1,5 @@
+from pathlib import Path
+
 import pytest
 
 from peregrine.bench.engine import check
@@ -21,7 +23,7 @@ def verdict(cells, **rule):
 RATIO = {"kind": "ratio", "measure": "disruption_ms", "one": "restart", "other": "live", "at_least": 50}
 
 
-def test_a_ratio_is_judged_where_it_is_asked_for_or_where_it_is_worst():
+def test_a_ratio_is_judged_where_it_is_asked_for_or_where_it_is_worst() -> None:
     found = [
         cell("live", 1, disruption_ms=0.0),
         cell("restart", 1, disruption_ms=900.0),
@@ -32,7 +34,7 @@ def test_a_ratio_is_judged_where_it_is_asked_for_or_where_it_is_worst():
     assert (verdict(found, **RATIO).verdict, verdict(found, **RATIO).value) == (Verdict.FAIL, 4.0)
 
 
-def test_what_was_not_run_is_neither_good_nor_bad():
+def test_what_was_not_run_is_neither_good_nor_bad() -> None:
     assert verdict([cell("live", 1)], **RATIO).verdict is Verdict.NOT_RUN
     assert verdict([cell("live", 1), cell("restart", 1, runs=0)], **RATIO).verdict is Verdict.NOT_RUN
     assert (
@@ -42,14 +44,14 @@ def test_what_was_not_run_is_neither_good_nor_bad():
     assert verdict([], kind="missing", why="nobody looked").told == "nobody looked"
 
 
-def test_flat_is_most_over_least_and_growth_is_last_over_first():
+def test_flat_is_most_over_least_and_growth_is_last_over_first() -> None:
     found = [cell("live", x, jitter_ms=y) for x, y in ((1, 10.0), (2, 25.0), (3, 12.0))]
     assert verdict(found, kind="spread", measure="jitter_ms", one="live", at_most=2).value == 2.5
     assert verdict(found, kind="growth", measure="jitter_ms", one="live", at_least=1.1).value == pytest.approx(1.2)
     assert verdict(found, kind="growth", measure="jitter_ms", one="live", at_least=1.1).verdict is Verdict.PASS
 
 
-def test_the_goal_is_near_the_best_in_each_phase_and_never_the_worst():
+def test_the_goal_is_near_the_best_in_each_phase_and_never_the_worst() -> None:
     goal = {"kind": "goal", "one": "adaptive", "weights": {"jitter_ms": 1, "duration_ms": 1}, "at_most": 1.25}
 
     def phase(x, adaptive, fast, smooth):
@@ -63,7 +65,7 @@ def test_the_goal_is_near_the_best_in_each_phase_and_never_the_worst():
     assert (worst.verdict, "worst" in worst.told) == (Verdict.FAIL, True)
 
 
-def test_a_proof_fails_by_any_cell_but_not_by_what_its_mechanism_declares():
+def test_a_proof_fails_by_any_cell_but_not_by_what_its_mechanism_declares() -> None:
     assert verdict([cell("live", 1)], kind="proof").verdict is Verdict.PASS
     assert verdict([cell("live", 1), cell("live", 2, lost=1)], kind="proof").verdict is Verdict.FAIL
     assert verdict([cell("live", 1, rows_out=0)], kind="proof").verdict is Verdict.FAIL
@@ -72,7 +74,7 @@ def test_a_proof_fails_by_any_cell_but_not_by_what_its_mechanism_declares():
     assert verdict([unordered | {"lost": 1}], kind="proof").verdict is Verdict.FAIL
 
 
-def test_what_is_expected_names_experiments_variants_and_values_that_there_are():
+def test_what_is_expected_names_experiments_variants_and_values_that_there_are() -> None:
     known = load_all()
     for rule in check.load():
         if rule.kind in ("proof", "missing"):
@@ -93,7 +95,7 @@ def test_what_is_expected_names_experiments_variants_and_values_that_there_are()
         ("rules = 3", "rules"),
     ],
 )
-def test_a_mistake_in_what_is_expected_is_told(tmp_path, text, told):
+def test_a_mistake_in_what_is_expected_is_told(tmp_path: Path, text: str, told: str) -> None:
     path = tmp_path / "expected.toml"
     path.write_text(text)
     with pytest.raises(ConfigurationError, match=told):

@@ -1,10 +1,7 @@
-import sys
 from pathlib import Path
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parent))
-from made import TEXT, definition
+from made_cells import TEXT, definition
 
 from peregrine.bench.engine.applications import APPLICATIONS
 from peregrine.bench.engine.definition import BY_STRATEGY, SIZES, Cell, cells, load, load_all, variants_of
@@ -15,7 +12,7 @@ ALL = load_all()
 
 
 @pytest.mark.parametrize("name", ALL)
-def test_every_experiment_stands_for_cells_that_differ(name):
+def test_every_experiment_stands_for_cells_that_differ(name: str) -> None:
     for size in SIZES:
         found = cells(ALL[name], size)
         assert found
@@ -23,25 +20,25 @@ def test_every_experiment_stands_for_cells_that_differ(name):
 
 
 @pytest.mark.parametrize("name", ALL)
-def test_every_experiment_says_what_it_shows_and_what_the_paper_has(name):
+def test_every_experiment_says_what_it_shows_and_what_the_paper_has(name: str) -> None:
     found = ALL[name]
     assert found.shows and found.expect and found.figure.split(",")[0] in ("Falcon", "Spacker", "Survey")
 
 
-def test_the_quick_size_is_part_of_what_is_shown_of_the_papers():
+def test_the_quick_size_is_part_of_what_is_shown_of_the_papers() -> None:
     told = " ".join(each.figure for each in ALL.values())
     for number in (2, 8, 10, 11, 12, 13, 14):
         assert f" {number}" in told
     assert "tables XVII and XVIII" in told and "table II" in told
 
 
-def test_figure_8_has_all_applications_of_falcon_and_all_mechanisms_that_keep_state():
+def test_figure_8_has_all_applications_of_falcon_and_all_mechanisms_that_keep_state() -> None:
     found = cells(ALL["falcon-8"], "quick")
     assert {cell.setting.app for cell in found} == {"tm", "q5", "q6", "q7", "q8", "toll", "accident"}
     assert {cell.setting.mechanism for cell in found} == set(MECHANISMS) - {"drain", "shed"}
 
 
-def test_a_sweep_sets_its_setting_and_nothing_else(tmp_path):
+def test_a_sweep_sets_its_setting_and_nothing_else(tmp_path: Path) -> None:
     made = cells(definition(tmp_path), "full")
     assert [(cell.variant, cell.x, cell.repetition) for cell in made] == [
         (variant, x, repetition) for x in (20, 320) for variant in ("live", "restart") for repetition in (0, 1)
@@ -50,7 +47,7 @@ def test_a_sweep_sets_its_setting_and_nothing_else(tmp_path):
     assert {cell.setting.rows_per_s for cell in made} == {1500}
 
 
-def test_a_sweep_may_lead_into_the_parameters_and_the_feed(tmp_path):
+def test_a_sweep_may_lead_into_the_parameters_and_the_feed(tmp_path: Path) -> None:
     text = TEXT.replace('"round_trip_ms"', '"feed.vehicles"').replace(
         "[sweep]", "[base]\nfeed = {vehicles = 3}\n[sweep]"
     )
@@ -60,7 +57,7 @@ def test_a_sweep_may_lead_into_the_parameters_and_the_feed(tmp_path):
     ]
 
 
-def test_a_case_sets_several_things_at_once(tmp_path):
+def test_a_case_sets_several_things_at_once(tmp_path: Path) -> None:
     text = TEXT.replace('"round_trip_ms"', '"case"').replace("[20, 320]", '["near", "far"]') + (
         "[cases]\nnear = {round_trip_ms = 2, feed = {vehicles = 4}}\nfar = {share = 1.0}\n"
     )
@@ -69,7 +66,7 @@ def test_a_case_sets_several_things_at_once(tmp_path):
     assert (far.x_label, far.setting.round_trip_ms, far.setting.share) == ("far", 80, 1.0)
 
 
-def test_the_digest_changes_with_what_a_cell_does_and_with_nothing_else(tmp_path):
+def test_the_digest_changes_with_what_a_cell_does_and_with_nothing_else(tmp_path: Path) -> None:
     one = cells(definition(tmp_path), "quick")
     retitled = cells(definition(tmp_path, TEXT.replace("live is flat", "who knows")), "quick")
     slower = cells(definition(tmp_path, TEXT.replace("[sweep]", "[base]\nrows_per_s = 100\n[sweep]")), "quick")
@@ -77,7 +74,7 @@ def test_the_digest_changes_with_what_a_cell_does_and_with_nothing_else(tmp_path
     assert not {cell.digest for cell in one} & {cell.digest for cell in slower}
 
 
-def test_replicas_and_chunks_come_with_the_mechanism_that_needs_them(tmp_path):
+def test_replicas_and_chunks_come_with_the_mechanism_that_needs_them(tmp_path: Path) -> None:
     text = TEXT.replace('["live", "restart"]', '["live", "replica", "progressive", "restart"]')
     found = {cell.variant: cell.setting.strategy for cell in cells(definition(tmp_path, text), "quick")}
     assert found == {
@@ -105,19 +102,19 @@ def test_replicas_and_chunks_come_with_the_mechanism_that_needs_them(tmp_path):
         ("[sweep]", "[sweep", "made.toml"),
     ],
 )
-def test_a_mistake_is_told_with_its_place(tmp_path, wrong, right, told):
+def test_a_mistake_is_told_with_its_place(tmp_path: Path, wrong: str, right: str, told: str) -> None:
     with pytest.raises(ConfigurationError) as found:
         definition(tmp_path, TEXT.replace(wrong, right, 1))
     assert told in str(found.value)
 
 
-def test_a_file_that_is_not_there_is_told(tmp_path):
+def test_a_file_that_is_not_there_is_told(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError):
         load(tmp_path / "nothing.toml")
 
 
 @pytest.mark.parametrize("name", APPLICATIONS)
-def test_the_rows_of_an_application_go_on_second_after_second(name):
+def test_the_rows_of_an_application_go_on_second_after_second(name: str) -> None:
     application = APPLICATIONS[name]
     first, second = (application.slice(nth, 100, 2, 5000, {}) for nth in (0, 1))
     assert set(first) == set(application.streams)
@@ -127,7 +124,7 @@ def test_the_rows_of_an_application_go_on_second_after_second(name):
         assert all(1_000_000 <= at < 2_000_000 for at in second[stream]["sent_us"].to_pylist())
 
 
-def test_adaptive_is_a_variant_without_a_mechanism_of_its_own():
+def test_adaptive_is_a_variant_without_a_mechanism_of_its_own() -> None:
     adaptive = next(each for each in variants_of(ALL["spacker-8"]) if each.name == "adaptive")
     assert adaptive.mechanism == BY_STRATEGY
     assert isinstance(cells(ALL["spacker-8"], "quick")[0], Cell)

@@ -1,10 +1,9 @@
 import json
 import re
-import sys
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parent))
-from made import MACHINE, definition
+import pytest
+from made_cells import MACHINE, TEXT, definition
 
 from peregrine.bench.engine import charts, report
 from peregrine.bench.engine.analysis import Analysed
@@ -48,7 +47,7 @@ def rule(verdict: Verdict) -> Checked:
     return Checked(Rule(name="50 times less", kind="ratio", at_least=50), verdict, 812.0, "812 / 1")
 
 
-def test_the_report_has_the_figures_the_papers_words_and_the_machine(tmp_path):
+def test_the_report_has_the_figures_the_papers_words_and_the_machine(tmp_path: Path) -> None:
     made = definition(tmp_path)
     page = report.write(tmp_path / "report", "quick", {"made": made}, analysed(), [rule(Verdict.PASS)]).read_text()
     for told in ("abacus", "50 times less", "812", "7,123", "140x", "tens of seconds", "10,000 – 99,000", "lost 4"):
@@ -58,7 +57,7 @@ def test_the_report_has_the_figures_the_papers_words_and_the_machine(tmp_path):
     assert page.index("What must hold") < page.index("made: Round trip")
 
 
-def test_the_report_needs_nothing_else(tmp_path):
+def test_the_report_needs_nothing_else(tmp_path: Path) -> None:
     made = definition(tmp_path)
     page = report.write(tmp_path / "report", "quick", {"made": made}, analysed(), []).read_text()
     assert not re.search(r"<(script|link|img|iframe)|@import|url\(\s*[\"']?http", page)
@@ -68,13 +67,13 @@ def test_the_report_needs_nothing_else(tmp_path):
     assert all((tmp_path / "report" / name).read_bytes().startswith(b"\x89PNG") for name in pictures)
 
 
-def test_an_experiment_that_was_not_run_is_said_to_be(tmp_path):
+def test_an_experiment_that_was_not_run_is_said_to_be(tmp_path: Path) -> None:
     made = {"made": definition(tmp_path), "other": definition(tmp_path, name="other")}
     page = report.write(tmp_path / "report", "quick", made, analysed(), []).read_text()
     assert "not run" in page[page.index("<h2>other") :]
 
 
-def test_the_paper_and_ours_have_the_same_axes(tmp_path):
+def test_the_paper_and_ours_have_the_same_axes(tmp_path: Path) -> None:
     figure = charts.measure_chart(definition(tmp_path), "jitter_ms", analysed().cells)
     assert figure is not None
     paper, ours = figure.axes
@@ -84,5 +83,13 @@ def test_the_paper_and_ours_have_the_same_axes(tmp_path):
     assert "Flink (restart)" in [text.get_text() for text in paper.get_legend().get_texts()]
 
 
-def test_a_measure_that_nobody_took_has_no_picture(tmp_path):
+def test_a_measure_that_nobody_took_has_no_picture(tmp_path: Path) -> None:
     assert charts.measure_chart(definition(tmp_path), "freeze_ms", analysed().cells) is None
+
+
+def test_values_beyond_the_machine_lie_on_a_straight_line_and_are_marked(tmp_path: Path) -> None:
+    made = definition(tmp_path, "extrapolate = [620]\n" + TEXT)
+    assert charts.extrapolated(made, "jitter_ms", analysed().cells) == {"live": {620: pytest.approx(55.0)}}
+    page = report.write(tmp_path / "report", "quick", {"made": made}, analysed(), []).read_text()
+    assert "extrapolated to round trip (ms)" in page and "dashed: extrapolated" in page
+    assert charts.extrapolated(definition(tmp_path), "jitter_ms", analysed().cells) == {}

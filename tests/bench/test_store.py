@@ -1,11 +1,8 @@
-import sys
 from dataclasses import replace
 from pathlib import Path
 
 import pyarrow.parquet as pq
-
-sys.path.insert(0, str(Path(__file__).parent))
-from made import HOLDS, MACHINE, TEXT, definition, measured
+from made_cells import HOLDS, MACHINE, TEXT, definition, measured
 
 from peregrine.bench.engine import runner
 from peregrine.bench.engine.definition import cells
@@ -13,7 +10,7 @@ from peregrine.bench.engine.measured import Measured
 from peregrine.bench.engine.store import SUMMARY, Store
 
 
-def test_a_summary_has_the_figures_the_proof_and_the_machine(tmp_path):
+def test_a_summary_has_the_figures_the_proof_and_the_machine(tmp_path: Path) -> None:
     cell = cells(definition(tmp_path), "quick")[0]
     store = Store(tmp_path / "out", "quick")
     store.keep(measured(cell, jitter_ms=70.0), MACHINE)
@@ -27,7 +24,7 @@ def test_a_summary_has_the_figures_the_proof_and_the_machine(tmp_path):
     assert "abacus" in row["machine"] and '"round_trip_ms":20' in row["setting"]
 
 
-def test_samples_are_latency_in_stretches_of_time_from_the_request_on(tmp_path):
+def test_samples_are_latency_in_stretches_of_time_from_the_request_on(tmp_path: Path) -> None:
     store = Store(tmp_path / "out", "quick")
     store.keep(measured(cells(definition(tmp_path), "quick")[0], jitter_ms=50.0), MACHINE)
     rows = pq.read_table(store.files("samples")[0]).to_pylist()
@@ -38,7 +35,7 @@ def test_samples_are_latency_in_stretches_of_time_from_the_request_on(tmp_path):
     ]
 
 
-def test_what_has_been_found_is_there_until_its_definition_changes(tmp_path):
+def test_what_has_been_found_is_there_until_its_definition_changes(tmp_path: Path) -> None:
     before = cells(definition(tmp_path), "quick")
     store = Store(tmp_path / "out", "quick")
     store.keep(measured(before[0]), MACHINE)
@@ -49,7 +46,7 @@ def test_what_has_been_found_is_there_until_its_definition_changes(tmp_path):
     assert store.files("summary") == store.files("samples") == []
 
 
-def test_a_cell_that_does_not_apply_is_kept_without_figures(tmp_path):
+def test_a_cell_that_does_not_apply_is_kept_without_figures(tmp_path: Path) -> None:
     cell = cells(definition(tmp_path), "quick")[0]
     store = Store(tmp_path / "out", "quick")
     store.keep(Measured(cell, trouble="does not apply: why"), MACHINE)
@@ -58,7 +55,7 @@ def test_a_cell_that_does_not_apply_is_kept_without_figures(tmp_path):
     assert pq.read_table(store.files("samples")[0]).num_rows == 0
 
 
-def test_only_what_is_missing_is_run_and_what_fails_is_run_again(tmp_path, monkeypatch):
+def test_only_what_is_missing_is_run_and_what_fails_is_run_again(tmp_path: Path) -> None:
     made = definition(tmp_path)
     asked, told = [], []
     failing = {"restart"}
@@ -70,29 +67,32 @@ def test_only_what_is_missing_is_run_and_what_fails_is_run_again(tmp_path, monke
             for cell in group
         ]
 
-    monkeypatch.setattr(runner, "_found", found)  # everything but Spark
-    wrong = runner.run(made, "quick", tmp_path / "out", False, told.append)
+    wrong = runner.run(made, "quick", tmp_path / "out", False, told.append, found)
     assert wrong == [f"made: restart, {x}: no Java" for x in (20, 320)]
     assert (told[-1].done, told[-1].all, told[-1].wrong) == (4, 4, True)
     failing.clear()
     asked.clear()
-    assert runner.run(made, "quick", tmp_path / "out", False, told.append) == []
+    assert runner.run(made, "quick", tmp_path / "out", False, told.append, found) == []
     assert asked == ["restart", "restart"]
     asked.clear()
-    assert runner.run(made, "quick", tmp_path / "out", False, told.append) == []
+    assert runner.run(made, "quick", tmp_path / "out", False, told.append, found) == []
     assert asked == []
-    runner.run(made, "quick", tmp_path / "out", True, told.append)
+    runner.run(made, "quick", tmp_path / "out", True, told.append, found)
     assert len(asked) == 4
 
 
-def test_a_proof_that_does_not_hold_is_a_fault(tmp_path, monkeypatch):
+def test_a_proof_that_does_not_hold_is_a_fault(tmp_path: Path) -> None:
     bad = replace(HOLDS, lost=3)
-    monkeypatch.setattr(runner, "_found", lambda group, heat: [measured(cell, proof=bad) for cell in group])
-    wrong = runner.run(definition(tmp_path), "quick", tmp_path / "out", False, lambda news: None)
+    wrong = runner.run(
+        definition(tmp_path),
+        "quick",
+        tmp_path / "out",
+        find=lambda group, first: [measured(cell, proof=bad) for cell in group],
+    )
     assert len(wrong) == 4 and "lost 3" in wrong[0]
 
 
-def test_cells_that_leave_nothing_behind_share_a_deployment_if_the_experiment_says_so(tmp_path):
+def test_cells_that_leave_nothing_behind_share_a_deployment_if_the_experiment_says_so(tmp_path: Path) -> None:
     text = TEXT.replace('["live", "restart"]', '["live", "live-unordered", "replica", "pause", "restart"]')
     alone = definition(tmp_path, text)
     shared = definition(tmp_path, "reuse = true\n" + text)

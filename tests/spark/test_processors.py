@@ -220,3 +220,58 @@ def test_the_pandas_flavour(plain: Any, tmp_path: Path) -> None:
     initial = [{"id": "b", "start": 1000}]
     told = both(plain, tmp_path, PandasTotals(), TIMED, rows, "EventTime", initial, pandas=True)
     assert [row[1] for row in told["b"]] == [1100.0, 1100.0, 1105.0, 1105.0]
+
+
+def test_all_of_them_in_an_application_that_moves(spark: Any, tmp_path: Path) -> None:
+    """On routers and Spark, with every key moved to another site in the middle: what they tell as logics."""
+    from processors import READINGS, TIMED, Alarms, Baskets, PandasTotals, RunningCount, Sessions
+
+    from peregrine import App, Link, Topology, run
+
+    readings = values(("a", 7), ("a", 8), ("b", 7), ("a", 7), ("a", 9), ("a", -7), ("a", 1), ("b", 2), ("a", 3))
+    times = timed(("a", 1, 10_000), ("b", 2, 30_000), ("a", 7, 40_000), ("b", 12, 20_000)) + tick(30)
+    times += timed(("a", 35, 60_000), ("b", 60, 70_000)) + tick(99)
+    started = [{"id": "b", "start": 1000}]
+    counted = [{"id": "a", "count_": 10, "sum": 100}]
+    processors: dict[str, tuple[Any, str, str, Rows | None, bool]] = {
+        "counts": (RunningCount(), READINGS, "None", counted, False),
+        "baskets": (Baskets(), READINGS, "None", None, False),
+        "sessions": (Sessions(), TIMED, "EventTime", None, False),
+        "alarms": (Alarms(), TIMED, "EventTime", None, False),
+        "totals": (PandasTotals(), TIMED, "EventTime", started, True),
+    }
+    app = App("processors", groups=2)
+    sources = {
+        READINGS: app.source("readings", READINGS, senders=["gate"]),
+        TIMED: app.source("times", TIMED, event_time="at", senders=["clock"]),
+    }
+    for name, (processor, schema, mode, initial, pandas) in processors.items():
+        keyed = sources[schema].key_by("id")
+        time_mode = {"None": "none", "EventTime": "event"}[mode]
+        flavour = "pandas" if pandas else "row"
+        keyed.process(
+            name, processor, processor.OUTPUT, flavour=flavour, time_mode=time_mode, initial_state=initial
+        ).to(name)
+    topology = Topology.tree("cloud", {"edge": ("cloud", Link(latency_ms=5))})
+    with run(app, topology=topology, directory=tmp_path) as running:
+        gate, clock = running.device("gate", "edge"), running.device("clock", "cloud")
+        for half in range(2):
+            for row in readings[half * 5 : half * 5 + 5]:
+                gate.send("readings", row)
+            for row in times[half * 5 : half * 5 + 5]:
+                clock.send("times", {**row, "at": dt.datetime.fromisoformat(row["at"])})
+                clock.heartbeat(_ms(row["at"]))
+            if not half:
+                running.settle()
+                for name in processors:
+                    running.move(name, "edge")
+        running.settle()
+        for name, (processor, schema, mode, initial, pandas) in processors.items():
+            should = as_logic(processor, schema, readings if schema == READINGS else times, mode, initial, pandas)
+            found: Told = {}
+            for record in running.records(name):
+                found.setdefault(record.id, []).append(_plain(record))
+            for told in (found, should):
+                told.pop(TICKS, None)
+            assert found == should, name
+            assert should["a"]

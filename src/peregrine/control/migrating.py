@@ -127,7 +127,10 @@ class Migrating:
         self._thread.join()
 
     def progress(self) -> Progress:
-        ended, run = self._ended, self._deployment.driver.manager.coordinator.running.get(self.id)
+        run = self._deployment.driver.manager.coordinator.running.get(self.id)
+        if run is None:
+            self._thread.join(LISTEN_S)  # it has ended, and is about to be noticed
+        ended = self._ended
         stage, bytes_moved = (0, 0) if run is None else (run.stage, run.state.bytes_moved)
         if ended is not None:
             stage, bytes_moved = len({_stage_of(each.id) for each in ended.moved}), ended.state.bytes_moved

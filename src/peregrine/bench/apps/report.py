@@ -30,8 +30,9 @@ def show(ratios: Sequence[Ratio], measured: Sequence[Measured]) -> RenderableTyp
         sizes = _sizes(*works.values()) if len(works) == 1 else ("", "")
         table.add_row(name, f"{1e6 / run.us_per_row:,.0f}", f"{run.us_per_row:.1f}", f"{outputs:.2f}", *sizes)
         for op, work in works.items() if len(works) > 1 else ():
-            cost = (f"{us_per_row(work):.1f}", f"{work.rows_out / work.rows_in:.2f}") if work.rows_in else ("–", "–")
-            table.add_row(Text(f"  - {op.partition('/')[2]}", style="dim"), "", *cost, *_sizes(work))
+            share = work.seconds / run.rows * 1e6  # of a row of the application, so that they add up
+            told = f"{work.rows_out / work.rows_in:.2f}" if work.rows_in else "–"
+            table.add_row(Text(f"  - {op.partition('/')[2]}", style="dim"), "", f"{share:.1f}", told, *_sizes(work))
     parts.append(table)
     parts += [Text(f"{each.name}: {wrong}", style="bold red") for each in measured for wrong in each.wrong]
     return Group(*parts)
@@ -53,25 +54,20 @@ def as_dict(
                 "rows_per_s": round(1e6 / each.best.us_per_row),
                 "us_per_row": round(each.best.us_per_row, 2),
                 "results": len(each.best.results),
-                "operators": {op: _work(work) for op, work in each.best.works.items()},
+                "operators": {op: _work(work, each.best.rows) for op, work in each.best.works.items()},
             }
             for each in measured
         ],
     }
 
 
-def us_per_row(work: Work) -> float:
-    """Of the operator's own rows, its clocks included."""
-    return work.seconds / work.rows_in * 1e6
-
-
 def _sizes(work: Work) -> tuple[str, str]:
     return f"{work.keys:,}", f"{work.state_bytes / work.keys:,.0f}" if work.keys else "–"
 
 
-def _work(work: Work) -> dict[str, Any]:
+def _work(work: Work, rows: int) -> dict[str, Any]:
     return {
-        "us_per_row": round(us_per_row(work), 2) if work.rows_in else None,
+        "us_per_row": round(work.seconds / rows * 1e6, 2),
         "rows_in": work.rows_in,
         "clocks_in": work.clocks_in,
         "rows_out": work.rows_out,

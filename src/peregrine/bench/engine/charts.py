@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import matplotlib as mpl
+import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
@@ -24,6 +25,8 @@ def measure_chart(definition: Definition, measure: str, cells: Sequence[Row]) ->
         return None
     points = [point for point in definition.points if point.measure == measure]
     labels = {cell["x"]: cell["x_label"] for cell in sorted(mine, key=lambda each: each["x"])}
+    guessed = extrapolated(definition, measure, cells)
+    labels |= {x: f"{x:,.0f}" for x in definition.extrapolate if guessed}
     with mpl.rc_context(_STYLE):
         figure = Figure(figsize=(10 if points else 6.5, 3.8), layout="constrained")
         both = figure.subplots(1, 2 if points else 1, sharex=True, sharey=True, squeeze=False)[0]
@@ -33,18 +36,38 @@ def measure_chart(definition: Definition, measure: str, cells: Sequence[Row]) ->
             line = sorted((cell["x"], cell[measure]) for cell in mine if cell["variant"] == name)
             if line:
                 ours.plot([at[x] for x, _ in line], [y for _, y in line], "o-", color=colour, label=name, markersize=4)
+            if beyond := guessed.get(name):
+                dashed = [line[-1], *beyond.items()]
+                ours.plot([at[x] for x, _ in dashed], [y for _, y in dashed], "--", color=colour, linewidth=0.9)
         if points:
             _paper(both[0], points, labels, dict(_colours(definition)))
             both[0].set_title(definition.figure)
-        ours.set_title("Peregrine, this machine" if points else f"{definition.figure}, Peregrine")
-        _scale(both[0], [cell[measure] for cell in mine], points)
+        ours.set_title("Peregrine, this machine" + (" (dashed: extrapolated)" if guessed else ""))
+        beyond_all = [y for line in guessed.values() for y in line.values()]
+        _scale(both[0], [*(cell[measure] for cell in mine), *beyond_all], points)
         for axes in both:
-            axes.set_xticks(list(at.values()), list(labels.values()))
+            axes.set_xticks(list(at.values()), list(labels.values()), rotation=30 if len(at) > 5 else 0)
             axes.set_xlabel(definition.sweep.label or definition.sweep.setting)
             axes.margins(x=0.08)
             axes.legend(fontsize="x-small", frameon=False, ncols=2)
         both[0].set_ylabel(MEASURES[measure])
     return figure
+
+
+def extrapolated(definition: Definition, measure: str, cells: Sequence[Row]) -> dict[str, dict[float, float]]:
+    """variant -> x -> what a straight line through what was measured says; never less than the least that was."""
+    found: dict[str, dict[float, float]] = {}
+    for name, _ in _colours(definition) if definition.extrapolate else ():
+        line = [
+            (cell["x"], cell[measure])
+            for cell in cells
+            if (cell["experiment"], cell["variant"]) == (definition.name, name) and cell.get(measure) is not None
+        ]
+        if len(line) > 1:
+            slope, start = np.polyfit([x for x, _ in line], [y for _, y in line], 1)
+            least = min(y for _, y in line)
+            found[name] = {x: max(float(start + slope * x), least) for x in definition.extrapolate}
+    return found
 
 
 def curve_chart(definition: Definition, curves: Sequence[Row]) -> Figure | None:

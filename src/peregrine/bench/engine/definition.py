@@ -122,6 +122,7 @@ class Definition(_Struct, frozen=True):
     variants: list[Variant] = []
     cases: dict[str, dict[str, Any]] = {}
     reuse: bool = False  # one deployment for all variants that leave nothing behind
+    extrapolate: list[float] = []  # values beyond this machine, to which a straight line is drawn and marked as such
     missing: str = ""  # what of the paper's experiment this one does not do
     points: list[Point] = []
 

@@ -80,7 +80,12 @@ def _experiment(folder: Path, definition: Definition, found: Analysed) -> str:
         if figure is not None:
             figure.savefig(folder / f"{name}-{kind}.png", dpi=PNG_DPI)
             parts.append(f"<figure>{charts.svg(figure)}</figure>")
-    parts += [_cells(cells), _phases([row for row in found.phases if row["experiment"] == name]), _quotes(definition)]
+    parts += [
+        _cells(cells),
+        _extrapolated(definition, found.cells),
+        _phases([row for row in found.phases if row["experiment"] == name]),
+        _quotes(definition),
+    ]
     return "\n".join(part for part in parts if part)
 
 
@@ -108,6 +113,16 @@ def _cells(cells: Sequence[Row]) -> str:
         holds = "<span class=pass>holds</span>" if proof_holds(cell) else f"<span class=fail>{_faults(cell)}</span>"
         body.append([*named, *steady, *(_number(cell[name]) for name in columns), holds])
     return _table(head, body)
+
+
+def _extrapolated(definition: Definition, cells: Sequence[Row]) -> str:
+    body = [
+        [escape(variant), escape(MEASURES[measure]), *(_number(line[x]) for x in definition.extrapolate)]
+        for measure in definition.measures
+        for variant, line in charts.extrapolated(definition, measure, cells).items()
+    ]
+    head = [f"extrapolated to {definition.sweep.label}", "", *(f"{x:,.0f}" for x in definition.extrapolate)]
+    return _table(head, body) if body else ""
 
 
 def _faults(cell: Row) -> str:

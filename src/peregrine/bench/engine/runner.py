@@ -27,8 +27,20 @@ class Progress:
     wrong: bool = False
 
 
-def run(definition: Definition, size: str, folder: Path, again: bool, say: Callable[[Progress], None]) -> list[str]:
-    """What is wrong with what was run, in words; empty if nothing is."""
+Find = Callable[[list[Cell], bool], list[Measured]]
+
+
+def run(
+    definition: Definition,
+    size: str,
+    folder: Path,
+    again: bool = False,
+    say: Callable[[Progress], None] = lambda news: None,
+    find: Find | None = None,
+) -> list[str]:
+    """What is wrong with what was run, in words; empty if nothing is. `find` runs cells that share a deployment; it is
+    told whether they are the first.
+    """
     store = Store(folder, size)
     every = cells(definition, size)
     store.prune(definition.name, every)
@@ -38,7 +50,7 @@ def run(definition: Definition, size: str, folder: Path, again: bool, say: Calla
     wrong: list[str] = []
     for nth, group in enumerate(groups(definition, wanted)):
         say(Progress(group[0], done, len(every)))
-        for each in _found(group, heat=nth == 0):
+        for each in (find or on_spark)(group, nth == 0):
             done += 1
             complaints = _complaints(each)
             wrong += [f"{definition.name}: {each.cell.name}: {complaint}" for complaint in complaints]
@@ -70,7 +82,7 @@ def may_share(cell: Cell) -> bool:
     return mechanism.ordered and mechanism.lossless
 
 
-def _found(group: list[Cell], heat: bool) -> list[Measured]:
+def on_spark(group: list[Cell], heat: bool) -> list[Measured]:
     from peregrine.bench.engine.cell import run_cells
     from peregrine.bench.spark import stream
 
