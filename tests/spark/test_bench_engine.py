@@ -5,8 +5,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 sys.path.insert(0, str(Path(__file__).parent.parent / "bench"))
 from made_cells import HOLDS, MACHINE, TEXT, definition, measured
 
@@ -16,7 +14,6 @@ from peregrine.bench.engine.check import Rule, Verdict
 from peregrine.bench.engine.definition import cells
 from peregrine.bench.engine.measured import Measured
 from peregrine.bench.engine.store import Store
-from peregrine.errors import ConfigurationError
 
 SMALL = (
     TEXT.replace('"live", "restart"', '"live"')
@@ -72,8 +69,3 @@ def test_repetitions_become_medians_and_ratios_to_live(spark: Any, tmp_path: Pat
     live = [row for row in found.curves if (row["variant"], row["x"]) == ("live", 20)]
     assert [row["at_ms"] for row in live] == [-100.0, 0.0, 200.0]
     assert [row["cells"] for row in found.machines] == [8]
-
-
-def test_without_results_it_says_what_to_run(spark: Any, tmp_path: Path) -> None:
-    with pytest.raises(ConfigurationError, match="peregrine bench run"):
-        analyse(Store(tmp_path, "quick"), spark)

@@ -118,9 +118,11 @@ def _analysed(out: Path, size: str) -> "Analysed":
     from peregrine.bench.engine.store import Store
     from peregrine.spark.session import open_session
 
+    store = Store(out, size)
+    store.check_there_is_something()  # before Spark takes its time
     spark = open_session("peregrine bench")
     try:
-        return analyse(Store(out, size), spark)
+        return analyse(store, spark)
     finally:
         spark.stop()
 

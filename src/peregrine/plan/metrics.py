@@ -65,7 +65,6 @@ class Metrics:
     access_ratio: float = 0.0
     places: tuple[PlaceId, ...] = ()
     now_ms: float = 0.0
-    state_known: bool = True  # False: nobody has looked how large the state is
 
     def load(self, unit: Unit) -> Load:
         return self.loads.get(unit, IDLE)
@@ -168,17 +167,15 @@ def measured(
     op: OpId,
     groups: int,
     rows: Seen,
-    state_bytes: Mapping[str, int] | None,
+    state_bytes: Mapping[str, int],
     owner: Callable[[str], PlaceId],
     places: Sequence[PlaceId] = (),
     now_ms: float = 0.0,
 ) -> Metrics:
-    """From what was seen in the log and in the state store (None: nobody has looked)."""
-    sizes = state_bytes or {}
-    keys = sorted({*rows.rows_per_s, *sizes})
+    """From what was seen in the log and in the state store."""
+    keys = sorted({*rows.rows_per_s, *state_bytes})
     loads: dict[Unit, Load] = {
-        key: Load(rows.rows_per_s.get(key, 0.0), sizes.get(key, 0), rows.last_row_ms.get(key), owner(key))
+        key: Load(rows.rows_per_s.get(key, 0.0), state_bytes.get(key, 0), rows.last_row_ms.get(key), owner(key))
         for key in keys
     }
-    known = state_bytes is not None
-    return Metrics(op, groups, loads, rows.access_ratio(len(keys)), tuple(places), now_ms, known)
+    return Metrics(op, groups, loads, rows.access_ratio(len(keys)), tuple(places), now_ms)

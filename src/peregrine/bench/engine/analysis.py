@@ -6,7 +6,6 @@ from typing import Any
 
 from peregrine.bench.engine.definition import MEASURES
 from peregrine.bench.engine.store import Store
-from peregrine.errors import ConfigurationError
 
 Row = Mapping[str, Any]
 
@@ -57,11 +56,9 @@ class Analysed:
 
 
 def analyse(store: Store, spark: Any) -> Analysed:
+    store.check_there_is_something()
     for kind in ("summary", "samples"):
-        files = [str(path) for path in store.files(kind)]
-        if not files:
-            raise ConfigurationError(f"no results in {store.folder}", "run first: peregrine bench run NAME")
-        spark.read.parquet(*files).createOrReplaceTempView(kind)
+        spark.read.parquet(*map(str, store.files(kind))).createOrReplaceTempView(kind)
     spark.sql(CELLS).createOrReplaceTempView("cells")
     found = [spark.sql(query).toArrow().to_pylist() for query in (CELLS, RATIOS, PHASES, CURVES, MACHINES)]
     return Analysed(*found)

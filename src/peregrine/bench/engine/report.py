@@ -80,12 +80,8 @@ def _experiment(folder: Path, definition: Definition, found: Analysed) -> str:
         if figure is not None:
             figure.savefig(folder / f"{name}-{kind}.png", dpi=PNG_DPI)
             parts.append(f"<figure>{charts.svg(figure)}</figure>")
-    parts += [
-        _cells(cells),
-        _extrapolated(definition, found.cells),
-        _phases([row for row in found.phases if row["experiment"] == name]),
-        _quotes(definition),
-    ]
+    phases = [row for row in found.phases if row["experiment"] == name]
+    parts += [_cells(cells), _extrapolated(definition, found.cells), _phases(phases), _quotes(definition)]
     return "\n".join(part for part in parts if part)
 
 

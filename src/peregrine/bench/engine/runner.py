@@ -11,6 +11,7 @@ from peregrine.bench.engine.store import Store
 from peregrine.bench.spark import machine
 from peregrine.bench.spark.experiment import broken, proved
 from peregrine.core.mechanisms import MECHANISMS
+from peregrine.core.mechanisms.program import Movement
 from peregrine.errors import PeregrineError
 
 HEAT_S = 6.0
@@ -79,7 +80,8 @@ def may_share(cell: Cell) -> bool:
     mechanism = MECHANISMS.get(cell.setting.mechanism)
     if mechanism is None or mechanism.checkpoint_assisted or cell.setting.hosts is not None:
         return False
-    return mechanism.ordered and mechanism.lossless
+    # Where no state travels, what the new place has instead is its own: a difference would be blamed on all cells.
+    return mechanism.ordered and mechanism.lossless and mechanism.movement is not Movement.NONE
 
 
 def on_spark(group: list[Cell], heat: bool) -> list[Measured]:

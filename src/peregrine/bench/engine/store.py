@@ -21,6 +21,7 @@ from peregrine.bench.engine.definition import Cell
 from peregrine.bench.engine.measured import Measured
 from peregrine.bench.spark.experiment import proved
 from peregrine.bench.spark.moves import cost_as_dict
+from peregrine.errors import ConfigurationError
 from peregrine.measure import Outputs
 
 BUCKET_MS = 100.0
@@ -73,6 +74,10 @@ class Store:
         for path in (self.folder / experiment).glob("*.parquet"):
             if path.name.partition(".")[0] not in digests:
                 path.unlink()
+
+    def check_there_is_something(self) -> None:
+        if not self.files("summary"):
+            raise ConfigurationError(f"no results in {self.folder}", "run first: peregrine bench run NAME")
 
     def files(self, kind: str) -> list[Path]:
         return sorted(self.folder.glob(f"*/*.{kind}.parquet"))
