@@ -65,6 +65,18 @@ def test_the_goal_is_near_the_best_in_each_phase_and_never_the_worst() -> None:
     assert (worst.verdict, "worst" in worst.told) == (Verdict.FAIL, True)
 
 
+def test_the_most_of_what_was_found_of_any_variant_counts() -> None:
+    most = {"kind": "most", "measure": "duration_error", "at_most": 0.25}
+    found = [
+        cell("live", 1, duration_error=0.1),
+        cell("pause", 1, duration_error=0.3),
+        cell("x", 1, duration_error=None),
+    ]
+    assert (verdict(found, **most).verdict, verdict(found, **most).value) == (Verdict.FAIL, 0.3)
+    assert verdict(found[:1], **most).verdict is Verdict.PASS
+    assert verdict(found[2:], **most).verdict is Verdict.NOT_RUN
+
+
 def test_a_proof_fails_by_any_cell_but_not_by_what_its_mechanism_declares() -> None:
     assert verdict([cell("live", 1)], kind="proof").verdict is Verdict.PASS
     assert verdict([cell("live", 1), cell("live", 2, lost=1)], kind="proof").verdict is Verdict.FAIL
@@ -81,9 +93,9 @@ def test_what_is_expected_names_experiments_variants_and_values_that_there_are()
             continue
         definition = known[rule.experiment]
         names = {each.name for each in variants_of(definition)}
-        assert {rule.one, *([rule.other] if rule.other else [])} <= names
+        assert {rule.one, rule.other} - {""} <= names
         assert rule.x is None or rule.x in {each.x for each in cells(definition, "quick")}
-        assert rule.kind == "goal" or rule.measure in MEASURES
+        assert rule.kind == "goal" or rule.measure in (*MEASURES, "duration_error", "bytes_error")
 
 
 @pytest.mark.parametrize(

@@ -166,6 +166,15 @@ def test_a_machine_that_becomes_slower_is_noticed() -> None:
     assert predictor.predict(plan(), TOPOLOGY, NOW, "live").duration_ms == pytest.approx(2_000, rel=0.25)
 
 
+def test_one_strange_migration_does_not_spoil_what_is_known() -> None:
+    predictor = Predictor()
+    for came in [Outcome(700, 2_000)] * 5 + [Outcome(60_000, 0)] + [Outcome(700, 2_000)] * 2:
+        predictor = predictor.learnt(predictor.predict(plan(), TOPOLOGY, NOW, "live"), came)
+    said = predictor.predict(plan(), TOPOLOGY, NOW, "live")
+    assert said.duration_ms == pytest.approx(700, rel=0.5)
+    assert said.bytes_moved == pytest.approx(2_000, rel=0.5)
+
+
 def test_a_pause_that_nobody_measured_teaches_nothing() -> None:
     said = Predictor().predict(plan(), TOPOLOGY, NOW, "pause")
     assert Predictor().learnt(said, Outcome(1_000, 10)).pauses == Predictor().pauses

@@ -12,14 +12,14 @@ from peregrine.bench.engine import check, report, runner
 from peregrine.bench.engine.analysis import analyse
 from peregrine.bench.engine.check import Rule, Verdict
 from peregrine.bench.engine.definition import cells
-from peregrine.bench.engine.measured import Measured
+from peregrine.bench.engine.measured import Forecast, Measured
 from peregrine.bench.engine.store import Store
 
 SMALL = (
     TEXT.replace('"live", "restart"', '"live"')
     .replace("[20, 320]", "[10]")
     .replace('"restart"', '"live"')
-    .replace("[sweep]", "[base]\nrows_per_s = 300\nwarm_s = 2\ncalm_s = 2\nsettle_s = 1\n[sweep]")
+    .replace("[sweep]", "[base]\nrows_per_s = 300\nwarm_s = 1\ncalm_s = 2\nsettle_s = 1\n[sweep]")
 )
 
 
@@ -69,3 +69,16 @@ def test_repetitions_become_medians_and_ratios_to_live(spark: Any, tmp_path: Pat
     live = [row for row in found.curves if (row["variant"], row["x"]) == ("live", 20)]
     assert [row["at_ms"] for row in live] == [-100.0, 0.0, 200.0]
     assert [row["cells"] for row in found.machines] == [8]
+
+
+def test_predictions_count_once_they_have_learnt(spark: Any, tmp_path: Path) -> None:
+    store = Store(tmp_path, "full")
+    lessons = iter([4, 5, 6, 7])
+    for cell in cells(definition(tmp_path, TEXT.replace("repetitions = 2", "repetitions = 4")), "full")[:4]:
+        taught = next(lessons)
+        forecast = Forecast(
+            duration_ms=800.0 * (taught - 3), bytes_moved=12.0, lessons=taught
+        )  # 800 ms is what it took
+        store.keep(replace(measured(cell), forecast=forecast), MACHINE)
+    (cell,) = analyse(store, spark).cells
+    assert (cell["duration_error"], cell["bytes_error"]) == (2.0, 0.0)

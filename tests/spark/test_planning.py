@@ -1,6 +1,7 @@
 """A planned migration on Spark: measured, previewed, carried out hottest key first, compared with its prediction."""
 
 import threading
+import time
 from collections import Counter
 from itertools import pairwise
 from pathlib import Path
@@ -18,7 +19,7 @@ CLOUD, EDGE = SiteId("cloud"), SiteId("edge1")
 TOPOLOGY = Topology.tree(CLOUD, {EDGE: (CLOUD, Link(10.0, 200.0))})
 OP = OpId("key_count/count")
 KEYS, SLOTS, STATE_BYTES = 9, 4, 64_000
-ROUND = [key for key in range(KEYS) for _ in range(2 * KEYS // (key + 1))]  # the lower the number, the hotter
+ROUND = [key for key in range(KEYS) for _ in range(KEYS // (key + 1))]  # the lower the number, the hotter
 
 
 class Traffic(threading.Thread):
@@ -28,12 +29,12 @@ class Traffic(threading.Thread):
         super().__init__(name="traffic", daemon=True)
         self.device = running.device("gate", "edge1")
         self.sent: Counter[int] = Counter()
-        self.stopping = threading.Event()
+        self.stopping, self.resting = threading.Event(), threading.Event()
 
     def run(self) -> None:
         at_ms = 0
-        while not self.stopping.wait(0.05):
-            for key in ROUND:
+        while not self.stopping.wait(0.1):
+            for key in () if self.resting.is_set() else ROUND:
                 at_ms += 1
                 self.device.send("touches", at_ms=at_ms, key=key, slot=self.sent[key] % SLOTS)
                 self.sent[key] += 1
@@ -44,12 +45,17 @@ def test_a_planned_migration_is_previewed_carried_out_and_learnt_from(spark: Any
     with run(app, topology=TOPOLOGY, directory=tmp_path) as running:
         traffic = Traffic(running)
         traffic.start()
-        until_all_have_state(running)
-        _hot_first_in_three_chunks(running)
-        _replicas_are_reloaded(running)
-        _an_abort_leaves_the_rest_where_it_is(running)
-        traffic.stopping.set()
-        traffic.join()
+        try:
+            until_all_have_state(running)
+            _hot_first_in_three_chunks(running)
+            traffic.resting.set()  # replicas of keys that change all the time are of no use
+            running.settle()
+            _replicas_are_reloaded(running)
+            traffic.resting.clear()
+            _an_abort_leaves_the_rest_where_it_is(running)
+        finally:
+            traffic.stopping.set()
+            traffic.join()
         running.finish()
         counted = Counter(record.key for record in running.records("results"))
         last = {record.key: record.count for record in running.records("results")}
@@ -59,8 +65,10 @@ def test_a_planned_migration_is_previewed_carried_out_and_learnt_from(spark: Any
 
 
 def until_all_have_state(running: Running) -> None:
-    while len(running.records("results")) < 3 * len(ROUND):
-        threading.Event().wait(0.2)
+    deadline_s = time.monotonic() + 60
+    while len(running.records("results")) < 8 * len(ROUND) or running.deployment.progress()[0].batch < 5:
+        assert time.monotonic() < deadline_s, "nothing comes out"
+        time.sleep(0.2)
 
 
 def _hot_first_in_three_chunks(running: Running) -> None:
@@ -68,20 +76,17 @@ def _hot_first_in_three_chunks(running: Running) -> None:
     rates = [each.load.rows_per_s for chunk in preview.plan.chunks for each in chunk.units]
     assert rates == sorted(rates, reverse=True)
     assert [len(chunk.units) for chunk in preview.plan.chunks] == [3, 3, 3]
-    assert preview.plan.order[0] == running._names.key(OP, 0)
+    assert preview.plan.order[0] == "0"
     sizes = [each.load.state_bytes for chunk in preview.plan.chunks for each in chunk.units]
     assert max(sizes) > STATE_BYTES / 2
     text = preview.describe()
-    print(text)
     assert all(name in text for name in ("live", "pause", "restart", "predicted"))
     assert "drain" not in text  # it has state
     under_way = preview.start()
     seen = [under_way.progress()]
     while not under_way.ended:
         seen.append(under_way.progress())
-    print(*seen[:: max(len(seen) // 8, 1)], sep="\n")
     migrated = under_way.wait()
-    print(migrated.describe())
     assert migrated.ended.outcome is Status.DONE
     assert migrated.measured.bytes_moved == migrated.ended.state.bytes_moved > STATE_BYTES
     assert {each.chunk for each in seen} == {1, 2, 3}
@@ -94,10 +99,10 @@ def _hot_first_in_three_chunks(running: Running) -> None:
 def _replicas_are_reloaded(running: Running) -> None:
     kept = running.planner.replicate(OP, "consistent-hashing")
     assert set(kept.values()) == {("cloud",)}
+    time.sleep(1.0)  # some ticks
     preview = running.plan("count", to="cloud", strategy="chunks:2", mechanism=BY_STRATEGY)
     assert preview.mechanism == "replica"
     migrated = preview.run()
-    print(migrated.describe(), migrated.ended.state)
     assert migrated.ended.outcome is Status.DONE
     assert migrated.ended.state.reload + migrated.ended.state.patch > 0
 
@@ -106,6 +111,7 @@ def _an_abort_leaves_the_rest_where_it_is(running: Running) -> None:
     under_way = running.plan("count", to="edge1", strategy="random:1, chunks:9").start()
     under_way.abort()
     migrated = under_way.wait()
-    print(migrated.describe())
     assert migrated.ended.outcome is Status.ABORTED
     assert under_way.progress().keys_done < KEYS
+    if migrated.ended.moved:  # one had switched: its replica would be refreshed for ever, and nothing come to rest
+        running.move("count", to="cloud")

@@ -120,7 +120,7 @@ def _analysed(out: Path, size: str) -> "Analysed":
 
     store = Store(out, size)
     store.check_there_is_something()  # before Spark takes its time
-    spark = open_session("peregrine bench")
+    spark = open_session("peregrine bench", log_file=store.folder / "spark.log")
     try:
         return analyse(store, spark)
     finally:

@@ -6,8 +6,11 @@ place, beside the thread that routes. Sizes are read from the state that hosts h
 (only how large these are): one small batch of Spark.
 """
 
+import logging
 import time
+from collections import deque
 from collections.abc import Iterable, Mapping
+from statistics import median
 
 import msgspec
 import numpy as np
@@ -19,7 +22,7 @@ from peregrine.core.chunks import split_names
 from peregrine.core.large import Spill, names_of
 from peregrine.core.rows import Rows
 from peregrine.core.state import KeyState
-from peregrine.errors import ProtocolError
+from peregrine.errors import ProtocolError, StorageError
 from peregrine.net.chunk_files import ChunkFiles
 from peregrine.net.client import RouterClient
 from peregrine.plan.metrics import NOTHING_SEEN, Metrics, Seen, measured, seen
@@ -28,8 +31,11 @@ from peregrine.types import OpId, PlaceId, SiteId, site_of
 
 TAIL_ROWS = 20_000
 WINDOW_MS = 10_000.0
-STALE_MS = 60_000.0  # an operator whose newest row is older is idle
+STALE_MS = WINDOW_MS  # an operator whose newest row is older is idle
+ATTEMPTS, WAIT_S = 3, 0.5
 USUAL_TURN_MS = 150.0  # of a host that has not had a batch yet
+
+log = logging.getLogger(__name__)
 
 
 def metrics_of(deployment: Deployment, op: OpId) -> Metrics:
@@ -47,9 +53,18 @@ def metrics_of(deployment: Deployment, op: OpId) -> Metrics:
     )
 
 
-def conditions(deployment: Deployment) -> Conditions:
-    turns_ms = [each.trigger_ms for each in deployment.progress() if each.trigger_ms > 0]
-    return Conditions(float(max(turns_ms, default=USUAL_TURN_MS)))
+class Turns:
+    """How long a micro-batch of a host takes: one alone says little, so a few of the last ones are remembered."""
+
+    def __init__(self, deployment: Deployment) -> None:
+        self._deployment = deployment
+        self._seen_ms: deque[int] = deque(maxlen=5)
+
+    def look(self) -> Conditions:
+        """To be asked before anything else is asked of Spark, which would slow the batch down that is looked at."""
+        turns_ms = [each.trigger_ms for each in self._deployment.progress() if each.trigger_ms > 0]
+        self._seen_ms.extend([max(turns_ms)] if turns_ms else [])
+        return Conditions(median(self._seen_ms) if self._seen_ms else USUAL_TURN_MS)
 
 
 def rows_of(clients: Mapping[SiteId, RouterClient], op: OpId, places: Iterable[PlaceId], now_ms: float) -> Seen:
@@ -87,12 +102,26 @@ def _tail(client: RouterClient, op: OpId, place: PlaceId) -> list[pa.Table]:
 def state_bytes(deployment: Deployment, op: OpId) -> dict[str, int]:
     """How many bytes travel if a key moves, for each key that has state."""
     found: dict[str, int] = {}
-    for place, of, _, blob in deployment.blobs():
+    for place, of, _, blob in _blobs(deployment):
         if of == op:
             chunks = ChunkFiles(deployment.chunks(place))
             keys = state.decode(blob, Spill(chunks))
             found.update((key, _bytes(ks, chunks)) for key, ks in keys.items())
     return found
+
+
+def _blobs(deployment: Deployment) -> list[tuple[PlaceId, OpId, int, bytes]]:
+    """Hosts go on meanwhile, and may clear away the batch that is being read: then there is a newer one."""
+    for attempt in range(1, ATTEMPTS + 1):
+        if all(each.batch < 0 for each in deployment.progress()):
+            return []  # nothing was committed yet
+        try:
+            return deployment.blobs()
+        except Exception as error:  # of Spark, which only spark/ knows by name
+            log.warning("attempt=%d state could not be read: %s", attempt, error)
+            reason = str(error).partition("\n")[0]
+        time.sleep(WAIT_S)
+    raise StorageError(f"the state of hosts could not be read: {reason}", "plan again; the log of Spark tells more")
 
 
 def _bytes(ks: KeyState, chunks: ChunkFiles) -> int:

@@ -18,7 +18,7 @@ from pathlib import Path
 import msgspec
 
 from peregrine.control.deployment import Deployment
-from peregrine.control.metering import conditions, metrics_of
+from peregrine.control.metering import Turns, metrics_of
 from peregrine.control.migrating import Migrated, Migrating
 from peregrine.core.keyspace import KeySet
 from peregrine.core.mechanisms import MECHANISMS
@@ -51,6 +51,7 @@ class Planner:
         kept = msgspec.json.decode(found, type=Kept) if (found := self._read("replicas")) else {}
         self.replicas = {op: dict(units) for op, units in kept.items()}
         self._numbers = itertools.count(1)
+        self._turns = Turns(deployment)
         self._under_way: list[Migrating] = []
         self._learning = threading.Lock()  # migrations end when they want
 
@@ -59,7 +60,8 @@ class Planner:
         if mechanism not in (*MECHANISMS, BY_STRATEGY):
             raise UnknownName("mechanism", mechanism, [*MECHANISMS, BY_STRATEGY])
         op = moves[0].op
-        metrics, now = metrics_of(self.deployment, op), conditions(self.deployment)
+        now = self._turns.look()
+        metrics = metrics_of(self.deployment, op)
         topology, replicas = self.deployment.topology, self.replicas.get(op, {})
         whole = planned(moves, Fixed(), metrics, replicas)
         usual = whole.mechanism if mechanism == BY_STRATEGY else mechanism
@@ -108,6 +110,7 @@ class Planner:
     def learn(self, said: Prediction, came: Outcome) -> None:
         """Called for each migration that was done."""
         with self._learning:
+            self._turns.look()
             self.predictor = self.predictor.learnt(said, came)
             self._write("predictor", self.predictor.to_json())
 

@@ -126,8 +126,8 @@ class _Work:
     spill: Spill | None = None
     opened: Watermarks | None = None  # decoded when they are first needed
     emissions: list[Emission] = field(default_factory=list)
-    pending: list[tuple[int, Out, int]] = field(default_factory=list)  # (offset, output, created_ms)
-    pending_of: tuple[OpId, MigrationId | None] | None = None
+    # For whom -> (gate, [(offset, output, created_ms)]). Rows for different operators may pass each other.
+    pending: dict[OpId, tuple[MigrationId | None, list[tuple[int, Out, int]]]] = field(default_factory=dict)
 
     @property
     def watermarks(self) -> Watermarks:
@@ -136,7 +136,7 @@ class _Work:
         return self.opened
 
     def finish(self) -> bytes:
-        self.flush()
+        self.flush(*self.pending)
         if self.opened is not None:
             self.keys.clocks = self.opened.encode()
         return encode(self.keys, self.spill)
@@ -292,20 +292,23 @@ class _Work:
 
     def _emit(self, offset: int, outs: list[Out], gate: MigrationId | None, created_ms: int) -> None:
         for out in outs:
-            if self.pending_of != (out.op, gate):
-                self.flush()
-                self.pending_of = (out.op, gate)
-            self.pending.append((offset, out, created_ms))
+            waiting = self.pending.get(out.op)
+            if waiting is None or waiting[0] != gate:
+                self.flush(out.op)
+                waiting = self.pending[out.op] = gate, []
+            waiting[1].append((offset, out, created_ms))
 
     def _send(self, offset: int, item: Clock | Marker | StateRows) -> None:
-        self.flush()
+        self.flush(*self.pending)
         self.emissions.append(Emission(np.array([offset], np.int64), item))
 
-    def flush(self) -> None:
-        if not self.pending or self.pending_of is None:
-            return
-        op, gate = self.pending_of
-        offsets, outs, created = zip(*self.pending, strict=True)
+    def flush(self, *ops: OpId) -> None:
+        for op in ops:
+            if op in self.pending:
+                self._flush(op, *self.pending.pop(op))
+
+    def _flush(self, op: OpId, gate: MigrationId | None, waiting: list[tuple[int, Out, int]]) -> None:
+        offsets, outs, created = zip(*waiting, strict=True)
         columns = (
             [out.key for out in outs],
             [stable_hash(out.key) for out in outs],
@@ -318,5 +321,3 @@ class _Work:
         )
         batch = pa.record_batch([pa.array(*of) for of in zip(columns, ROW_SCHEMA.types, strict=True)], ROW_SCHEMA)
         self.emissions.append(Emission(np.array(offsets, np.int64), Rows(op, batch, gate=gate)))
-        self.pending.clear()
-        self.pending_of = None

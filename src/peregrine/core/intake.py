@@ -68,7 +68,8 @@ class Intake:
         for emission in event.emissions:
             item = self.unseen(emission, seen)
             if item is not None:
-                self._hosts[at] = int(emission.offsets[-1])
+                # Emissions of one call overlap: each has rows for another operator.
+                self._hosts[at] = max(int(emission.offsets[-1]), self._hosts.get(at, -1))
                 yield item
 
     @staticmethod

@@ -151,7 +151,12 @@ class Keys(MutableMapping[str, KeyState]):
         return sum(1 for _ in self)
 
     def within(self, chosen: KeySet) -> list[str]:
-        """The keys that are chosen, sorted. Costs far less than asking for each key."""
+        """The keys that are chosen, sorted. Costs far less than asking for each key.
+
+        These are the keys of one group, and so is what is asked of them: a whole group is all of them.
+        """
+        if chosen.whole and not chosen.minus:
+            return sorted(self)
         used = self._used()
         found = list(compress(used, chosen.contains(hash_keys(used))))
         found += [key for key in self._base.within(chosen) if key not in self._closed and key not in self._open]

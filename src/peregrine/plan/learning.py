@@ -17,6 +17,7 @@ import numpy.typing as npt
 Matrix = npt.NDArray[np.float64]
 
 NOISE = 0.2  # how far a duration is off for no reason, as a share of it
+MOST = math.log(4)  # that one lesson may be off by: what is stranger was something else
 FORGETS_AFTER = 5  # lessons: the machine of today counts
 LEAST = 0.05  # of its default that a coefficient keeps: time does not run backwards
 
@@ -66,7 +67,7 @@ class Factors:
     def learnt(self, name: str, said: float, measured: float, about: float = 1.0) -> "Factors":
         """`about`: differences that are small beside it do not matter."""
         mean, lessons = self.logarithms.get(name, (0.0, 0))
-        error = math.log((measured + about) / (said + about))
+        error = min(max(math.log((measured + about) / (said + about)), -MOST), MOST)
         gain = 1 / (min(lessons, FORGETS_AFTER) + 1.5)  # the half: a single lesson is not believed quite
         return Factors({**self.logarithms, name: (mean + gain * (error - mean), lessons + 1)})
 

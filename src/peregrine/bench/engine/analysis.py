@@ -11,10 +11,14 @@ Row = Mapping[str, Any]
 
 # A jitter within what the steady state has anyway counts as that: two of them cannot be told apart.
 _FELT = "greatest(jitter_ms, steady_p99_ms - steady_mean_ms)"
+LESSONS = 5  # from which on predictions are judged
+_TAUGHT = f"CASE WHEN lessons >= {LESSONS} THEN abs(predicted_{{}} / {{}} - 1) END"
 CELLS = f"""
     SELECT experiment, variant, mechanism, x, any_value(x_label) AS x_label, any_value(app) AS app,
            count(duration_ms) AS runs, {", ".join(f"median({name}) AS {name}" for name in MEASURES)},
            median({_FELT}) AS felt_jitter_ms,
+           median({_TAUGHT.format("duration_ms", "duration_ms")}) AS duration_error,
+           median({_TAUGHT.format("bytes", "bytes_moved")}) AS bytes_error,
            median(steady_mean_ms) AS steady_mean_ms, median(steady_p99_ms) AS steady_p99_ms,
            sum(rows_out) AS rows_out, sum(lost) AS lost, sum(repeated) AS repeated,
            sum(out_of_order) AS out_of_order, sum(states_that_differ) AS states_that_differ,

@@ -15,13 +15,15 @@ from peregrine.bench.engine import moving, traffic
 from peregrine.bench.engine.applications import APPLICATIONS, Application
 from peregrine.bench.engine.definition import Cell, Setting
 from peregrine.bench.engine.flow import Feed, Flow
-from peregrine.bench.engine.measured import Measured
+from peregrine.bench.engine.measured import Forecast, Measured
 from peregrine.bench.engine.reference import prove
 from peregrine.bench.spark import stream
 from peregrine.bench.spark.stream import now_ms
 from peregrine.control.running import At, Running
 from peregrine.control.watch import Watch
+from peregrine.core.keyspace import KeySet
 from peregrine.core.messages import KeepReplicas
+from peregrine.core.reconfigure import Move
 from peregrine.errors import PeregrineError
 from peregrine.proof import Proof
 from peregrine.types import OpId, PlaceId, SiteId
@@ -51,8 +53,7 @@ def run_cells(cells: list[Cell]) -> list[Measured]:
             proof = prove(compiled, bench.flow.sent, bench.running)
             on_links = traffic.state_bytes(bench.running.deployment) if len(fit) == 1 else None
         seconds = (time.monotonic() - began_s) / len(fit)
-        outputs = watch.outputs()
-        done = [each.measured(watch, outputs, proof, on_links, seconds) for each in found]
+        done = [each.measured(watch, application.felt, proof, on_links, seconds) for each in found]
     for each in cells:
         if each not in fit:
             why = moving.unfit(each.setting.mechanism, [compiled.specs[op] for op in ops])
@@ -67,16 +68,26 @@ class _Found:
     calm_ms: float
     requested_ms: float
     until_ms: float
-    trigger_ms: float
+    trigger_ms: float | None
+    forecast: Forecast | None
+    moved: KeySet  # of the first operator that moves: others of the same application have the same keys
 
-    def measured(
-        self, watch: Watch, outputs: measure.Outputs, proof: Proof, on_links: int | None, seconds: float
-    ) -> Measured:
+    def measured(self, watch: Watch, felt: bool, proof: Proof, on_links: int | None, seconds: float) -> Measured:
+        """`felt`: as the keys that moved felt it, by Falcon's definitions; else as all results did."""
+        outputs = watch.outputs(_named(watch, self.moved)) if felt else watch.outputs()
         calm = outputs.between(self.calm_ms, self.requested_ms)
-        steady = measure.steady(calm.emitted_ms, calm.latency_ms, float("inf"))
-        cost = measure.cost(self.plan, outputs, watch.timeline, steady, self.requested_ms, self.until_ms)
+        try:
+            steady = measure.steady(calm.emitted_ms, calm.latency_ms, float("inf"))
+            cost = measure.cost(self.plan, outputs, watch.timeline, steady, self.requested_ms, self.until_ms)
+        except PeregrineError as error:  # the other cells of the run may be fine
+            return Measured(self.cell, trouble=error.what, failed=True)
         seen = outputs.between(self.calm_ms, self.until_ms)
-        return Measured(self.cell, cost, seen, self.trigger_ms, on_links, proof, seconds)
+        return Measured(self.cell, cost, seen, self.trigger_ms, on_links, proof, self.forecast, seconds)
+
+
+def _named(watch: Watch, keys: KeySet) -> set[str]:
+    """Those of the keys of which there are results."""
+    return {key for each in watch.arrived for key in each.keys.unique().to_pylist() if key in keys}
 
 
 class _Bench:
@@ -97,13 +108,17 @@ class _Bench:
         calm_ms = now_ms()
         time.sleep(setting.calm_s)
         self.flow.check()
-        trigger_ms = stream.trigger_ms(self.running.deployment.host.query, calm_ms)
-        if setting.hosts is None:
-            chunks = moving.between(moved, source, target)
+        trigger_ms = self._trigger_ms(calm_ms)
+        forecast: Forecast | None = None
+        if setting.planned:
+            plan, requested_ms, forecast = self._planned(setting, moved[0], source, target)
         else:
-            chunks = moving.rescale(moved, _hosts(setting.hosts), setting.hosts)
-        requested_ms = now_ms()
-        plan = self._submit(moving.mechanism_of(setting, moved), chunks)
+            if setting.hosts is None:
+                chunks = moving.between(moved, source, target)
+            else:
+                chunks = moving.rescale(moved, _hosts(setting.hosts), setting.hosts)
+            requested_ms = now_ms()
+            plan = self._submit(moving.mechanism_of(setting, moved), chunks)
         if setting.mechanism == "restart":
             self.running.deployment.host.query.stop()  # who supervises the hosts starts it again
         self._wait(plan)
@@ -112,7 +127,27 @@ class _Bench:
         if not last:
             self._wait(self._submit("live", moving.between(moved, target, source)))
             self.flow.warm_up(AGAIN_S)
-        return _Found(cell, plan, calm_ms, requested_ms, until_ms, trigger_ms)
+        keys = moving.key_set(moved[0].spec, moved[0].units)
+        return _Found(cell, plan, calm_ms, requested_ms, until_ms, trigger_ms, forecast, keys)
+
+    def _trigger_ms(self, from_ms: float) -> float | None:
+        """None if a batch takes longer than the calm."""
+        try:
+            return stream.trigger_ms(self.running.deployment.host.query, from_ms)
+        except PeregrineError:
+            return None
+
+    def _planned(
+        self, setting: Setting, moved: moving.Moving, source: PlaceId, target: PlaceId
+    ) -> tuple[str, float, Forecast]:
+        planner = self.running.planner
+        move = Move(moved.spec.op, moving.key_set(moved.spec, moved.units), source, target)
+        preview = planner.plan([move], setting.strategy, setting.mechanism)
+        lessons = planner.predictor.lessons
+        requested_ms = now_ms()
+        under_way = preview.start()
+        said = under_way.wait(PATIENCE_S).predicted
+        return under_way.id, requested_ms, Forecast(said.duration_ms, said.bytes_moved, lessons)
 
     def _moving(self, setting: Setting, op: OpId, keys: list[str]) -> moving.Moving:
         application = self._feed.application
@@ -145,7 +180,7 @@ def _deployed(
 ) -> Iterator[_Bench]:
     setting = feed.setting
     seen: dict[OpId, list[str]] = {op: [] for op in ops}
-    sites = [_edge(nth) for nth in range(1, setting.edges + 1)]
+    sites = [_edge(nth) for nth in range(1, setting.edges + 1)][-len(feed.devices) :]
     elsewhere: dict[str, dict[str, list[str]]] = {}
     for device, op, key in feed.first(compiled, SAMPLE_S):
         if op not in seen:

@@ -11,9 +11,10 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from peregrine.bench.engine.analysis import Row
-from peregrine.bench.engine.definition import MEASURES, Definition, Point, variants_of
+from peregrine.bench.engine.definition import MEASURES, Definition, Point, label, variants_of
 
 LOG_FROM = 30.0  # times as much: then the axis is logarithmic
+_BARS = 0.7  # of the room of one x, for all bars
 LEAST = 1.0  # on a logarithmic axis; what is less is drawn there
 _STYLE: Any = {"svg.fonttype": "none", "font.size": 9, "axes.grid": True, "grid.alpha": 0.3}
 
@@ -26,7 +27,7 @@ def measure_chart(definition: Definition, measure: str, cells: Sequence[Row]) ->
     points = [point for point in definition.points if point.measure == measure]
     labels = {cell["x"]: cell["x_label"] for cell in sorted(mine, key=lambda each: each["x"])}
     guessed = extrapolated(definition, measure, cells)
-    labels |= {x: f"{x:,.0f}" for x in definition.extrapolate if guessed}
+    labels |= {x: label(definition, x) for x in definition.extrapolate if guessed}
     with mpl.rc_context(_STYLE):
         figure = Figure(figsize=(10 if points else 6.5, 3.8), layout="constrained")
         both = figure.subplots(1, 2 if points else 1, sharex=True, sharey=True, squeeze=False)[0]
@@ -108,28 +109,25 @@ def _colours(definition: Definition) -> list[tuple[str, Any]]:
     return [(name, mpl.colormaps["tab10"](nth % 10)) for nth, name in enumerate(names)]
 
 
-def _paper(axes: Axes, points: Iterable[Point], labels: Mapping[float, str], colours: Mapping[str, Any]) -> None:
-    """A number is a dot, a range a bar; what holds for every x stands at each of them."""
-    named: set[str] = set()
-    lines: dict[str, list[tuple[float, float]]] = {}
-    for point in points:
-        for nth, (x, label) in enumerate(labels.items()):
-            if point.x not in (None, x, label):
-                continue
-            high = point.low if point.high is None else point.high
-            name = f"{point.system} ({point.variant})"
-            told = name if name not in named else None
-            named.add(name)
-            if high > point.low:
-                axes.bar(
-                    nth, high - point.low, 0.5, bottom=point.low, color=colours[point.variant], alpha=0.3, label=told
-                )
-            else:
-                axes.plot([nth], [point.low], "o", color=colours[point.variant], markersize=5, label=told)
-                lines.setdefault(name, []).append((nth, point.low))
-    for name, line in lines.items():
-        variant = name.rpartition("(")[2].rstrip(")")
-        axes.plot([x for x, _ in line], [y for _, y in line], color=colours[variant], linewidth=1, alpha=0.6)
+def _paper(axes: Axes, points: Sequence[Point], labels: Mapping[float, str], colours: Mapping[str, Any]) -> None:
+    """A number is a dot, a range a bar beside those of others; what holds for every x stands at each of them."""
+    systems = list(dict.fromkeys((point.system, point.variant) for point in points))
+    width = _BARS / len(systems)
+    for nth, (system, variant) in enumerate(systems):
+        mine = [point for point in points if (point.system, point.variant) == (system, variant)]
+        found = [
+            (at, point.low, point.low if point.high is None else point.high)
+            for at, (x, named) in enumerate(labels.items())
+            for point in mine
+            if point.x in (None, x, named)
+        ]
+        colour, told = colours[variant], f"{system} ({variant})"
+        if any(high > low for _, low, high in found):
+            at = [at + (nth + 0.5) * width - _BARS / 2 for at, _, _ in found]
+            heights, lows = [high - low for _, low, high in found], [low for _, low, _ in found]
+            axes.bar(at, heights, width, bottom=lows, color=colour, alpha=0.5, label=told)
+        elif found:
+            axes.plot([at for at, _, _ in found], [low for _, low, _ in found], "o-", color=colour, label=told)
 
 
 def _scale(axes: Axes, found: Sequence[float], points: Iterable[Point]) -> None:
@@ -137,6 +135,6 @@ def _scale(axes: Axes, found: Sequence[float], points: Iterable[Point]) -> None:
     least, most = max(min(every), LEAST), max(max(every), LEAST)
     if most / least >= LOG_FROM:
         axes.set_yscale("log", nonpositive="clip")
-        axes.set_ylim(10 ** math.floor(math.log10(least)), most * 2)
+        axes.set_ylim(10 ** math.floor(math.log10(least)), most * 6)
     else:
         axes.set_ylim(0, most * 1.15)

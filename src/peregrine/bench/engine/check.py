@@ -10,6 +10,7 @@ The rules are in `expected.toml`:
     one = "restart"         # "spread": most over least of `one` along the sweep
     other = "live"          # "growth": of `one` from the first value of the sweep to the last
     at_least = 50           # "goal": `one` over the best of the others, by `weights`, where it is worst
+                            # "most": of `measure` of any variant
                             # "proof": nothing lost, repeated, out of order; "missing": nobody measures it yet
 """
 
@@ -72,7 +73,7 @@ def load(path: Path = EXPECTED) -> list[Rule]:
     for rule in rules:
         if rule.kind not in _KINDS:
             raise ConfigurationError(f"{path.name}: {rule.name}: kind {rule.kind!r}", f"use {', '.join(_KINDS)}")
-        if rule.kind in ("ratio", "spread", "growth", "goal") and rule.target is None:
+        if rule.kind in ("ratio", "spread", "growth", "goal", "most") and rule.target is None:
             raise ConfigurationError(f"{path.name}: {rule.name} has no bound", "say at_least or at_most")
     return rules
 
@@ -147,6 +148,17 @@ def proof_holds(cell: Row) -> bool:
     return bool(cell["rows_out"]) and not any(cell[fault] for fault in faults)
 
 
+def _most(rule: Rule, cells: Sequence[Row]) -> Checked:
+    found = {
+        cell["variant"]: float(cell[rule.measure])
+        for cell in cells
+        if cell["experiment"] == rule.experiment and cell[rule.measure] is not None
+    }
+    if not found:
+        return Checked(rule, Verdict.NOT_RUN)
+    return _judged(rule, max(found.values()), ", ".join(f"{name} {value:.2f}" for name, value in found.items()))
+
+
 def _missing(rule: Rule, cells: Sequence[Row]) -> Checked:
     return Checked(rule, Verdict.NOT_RUN, told=rule.why)
 
@@ -181,6 +193,7 @@ _KINDS: Mapping[str, Callable[[Rule, Sequence[Row]], Checked]] = {
     "spread": _spread,
     "growth": _growth,
     "goal": _goal,
+    "most": _most,
     "proof": _proof,
     "missing": _missing,
 }

@@ -12,6 +12,8 @@ A file is checked whole when it is loaded: every mistake has its place. Pure, bu
 """
 
 import hashlib
+import math
+import re
 import tomllib
 from collections.abc import Sequence
 from pathlib import Path
@@ -39,6 +41,7 @@ MEASURES = {
 }
 BY_STRATEGY = "by-strategy"
 CASE = "case"
+_BYTES = ("bytes", "KB", "MB", "GB", "TB")
 # What a mechanism needs to be what it is.
 _STRATEGIES = {"progressive": "by-arrival, chunks:4", "replica": "by-arrival, ratio:1"}
 
@@ -60,6 +63,7 @@ class Setting(_Struct, frozen=True):
     rows_per_s: Count = 1500
     preload_rows: int = 0  # as fast as they are taken, before the clock starts: so that keys have state
     edges: Count = 1
+    devices: Count | None = None  # at the last edges, one at each; else at all of them
     round_trip_ms: Annotated[float, msgspec.Meta(ge=0)] = 80
     bandwidth_mbps: Positive = 1000
     hosts: Annotated[list[Count], msgspec.Meta(min_length=2)] | None = None  # instead: from so many hosts to so many
@@ -68,6 +72,7 @@ class Setting(_Struct, frozen=True):
     mechanism: str = "live"  # or "by-strategy": what the strategy amounts to
     strategy: str = "by-arrival"  # order, chunks and replicas (plan/strategy.py)
     chunk_keys: int = 0  # and no more than so many in a chunk; 0: as the strategy says
+    planned: bool = False  # by `Running.plan`, so that what it predicts is held against what comes
     warm_s: Positive = 6
     calm_s: Positive = 4
     settle_s: Positive = 3
@@ -86,7 +91,6 @@ class Sweep(_Struct, frozen=True):
 
     setting: str
     label: str = ""
-    log: bool = False
 
 
 class Size(_Struct, frozen=True):
@@ -146,7 +150,12 @@ class Cell(msgspec.Struct, frozen=True):
 
 
 def load_all(folder: Path = EXPERIMENTS) -> dict[str, Definition]:
-    return {path.stem: load(path) for path in sorted(folder.glob("*.toml"))}
+    """By name, and figure 8 before figure 10."""
+
+    def order(path: Path) -> list[str]:
+        return [part.zfill(4) if part.isdigit() else part for part in re.split(r"(\d+)", path.stem)]
+
+    return {path.stem: load(path) for path in sorted(folder.glob("*.toml"), key=order)}
 
 
 def load(path: Path) -> Definition:
@@ -175,7 +184,7 @@ def cells(definition: Definition, size: str) -> list[Cell]:
         for variant in sorted(variants_of(definition), key=lambda each: each.mechanism == "restart"):
             for repetition in range(wanted.repetitions):
                 setting = _setting(definition, wanted, variant, value)
-                found.append(Cell(definition.name, variant.name, x, _label(value), repetition, setting))
+                found.append(Cell(definition.name, variant.name, x, label(definition, value), repetition, setting))
     return found
 
 
@@ -194,10 +203,16 @@ def _setting(definition: Definition, size: Size, variant: Variant, value: Any) -
     return msgspec.convert(said, Setting)
 
 
-def _label(value: Any) -> str:
+def label(definition: Definition, value: Any) -> str:
+    """As people read it."""
+    if isinstance(value, str):
+        return value
     if isinstance(value, list):
         return " → ".join(map(str, value))
-    return value if isinstance(value, str) else f"{value:g}" if isinstance(value, float) else f"{value:,}"
+    if definition.sweep.setting.endswith("_bytes"):
+        power = min(int(math.log(value, 1024)), len(_BYTES) - 1)
+        return f"{value / 1024**power:g} {_BYTES[power]}"
+    return f"{value:,g}" if value < 1e6 else f"{value:,.0f}"
 
 
 # --- mistakes ---
@@ -227,6 +242,10 @@ def _check(definition: Definition, file: str) -> None:
         for each in found:
             APPLICATIONS[each.setting.app].check(each.setting.parameters, each.setting.feed, file)
             strategy_of(each.setting.strategy)
+            if (each.setting.devices or 1) > each.setting.edges:
+                raise ConfigurationError(f"{file}: more devices than edges", "there is one at an edge, or none")
+            if each.setting.planned and (each.setting.hosts or len(APPLICATIONS[each.setting.app].operators) > 1):
+                raise ConfigurationError(f"{file}: several moves planned at once", "plan one operator, without hosts")
 
 
 def _check_names(kind: str, names: Sequence[str], known: list[str], file: str) -> None:

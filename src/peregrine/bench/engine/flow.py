@@ -20,6 +20,7 @@ from peregrine.types import OpId
 
 Sent = tuple[str, str, dict[str, Any]]  # (device, source, record)
 CAUGHT_UP_S = 0.5  # worth of rows that may wait before a host counts as warm
+STEADY_S = 2.0
 PATIENCE_S = 120.0
 
 
@@ -29,8 +30,9 @@ class Feed:
     def __init__(self, application: Application, setting: Setting) -> None:
         self.application = application
         self.setting = setting
+        self._sources = setting.devices or setting.edges
         first = next(iter(self._tables(0, 0).values()))["source"][0].as_py()
-        self.devices = [f"{first.rstrip('0123456789')}{n}" for n in range(setting.edges)]
+        self.devices = [f"{first.rstrip('0123456789')}{n}" for n in range(self._sources)]
 
     def records(self, start_ms: int) -> Iterator[tuple[int, Sent]]:
         """For ever: (due in so many microseconds, what)."""
@@ -59,7 +61,7 @@ class Feed:
 
     def _tables(self, nth: int, start_ms: int) -> Any:
         setting = self.setting
-        return self.application.slice(nth, setting.rows_per_s, setting.edges, start_ms, setting.feed)
+        return self.application.slice(nth, setting.rows_per_s, self._sources, start_ms, setting.feed)
 
 
 class Flow:
@@ -87,13 +89,18 @@ class Flow:
             thread.start()
 
     def warm_up(self, seconds: float) -> None:
-        """So long, and until the hosts follow."""
+        """So long, and until the hosts have followed for a while: what is late now would count as usual later."""
         time.sleep(seconds)
+        limit_rows = self._feed.setting.rows_per_s * CAUGHT_UP_S
         deadline_s = time.monotonic() + PATIENCE_S
-        while self._behind() > self._feed.setting.rows_per_s * CAUGHT_UP_S:
+        since_s = time.monotonic()
+        while time.monotonic() - since_s < STEADY_S:
+            behind = self._behind()
+            if behind > limit_rows:
+                since_s = time.monotonic()
             if time.monotonic() > deadline_s:
                 raise PeregrineError(
-                    f"hosts are {self._behind():,} rows behind after {PATIENCE_S:g} s",
+                    f"hosts are {behind:,} rows behind after {PATIENCE_S:g} s",
                     f"lower rows_per_s, which is {self._feed.setting.rows_per_s}",
                 )
             time.sleep(0.1)

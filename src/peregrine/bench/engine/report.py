@@ -12,7 +12,7 @@ from typing import Any
 from peregrine.bench.engine import charts
 from peregrine.bench.engine.analysis import Analysed, Row
 from peregrine.bench.engine.check import Checked, Verdict, proof_holds
-from peregrine.bench.engine.definition import MEASURES, Definition
+from peregrine.bench.engine.definition import MEASURES, Definition, label
 from peregrine.bench.spark import machine
 
 PNG_DPI = 130
@@ -117,7 +117,7 @@ def _extrapolated(definition: Definition, cells: Sequence[Row]) -> str:
         for measure in definition.measures
         for variant, line in charts.extrapolated(definition, measure, cells).items()
     ]
-    head = [f"extrapolated to {definition.sweep.label}", "", *(f"{x:,.0f}" for x in definition.extrapolate)]
+    head = [f"extrapolated to {definition.sweep.label}", "", *(label(definition, x) for x in definition.extrapolate)]
     return _table(head, body) if body else ""
 
 
@@ -145,7 +145,7 @@ def _quotes(definition: Definition) -> str:
         [
             escape(f"{point.system} ({point.variant})"),
             escape(MEASURES[point.measure]),
-            escape("" if point.x is None else f"{point.x}"),
+            escape("" if point.x is None else label(definition, point.x)),
             _number(point.low) + ("" if point.high is None else f" – {_number(point.high)}"),
             escape(point.said),
         ]

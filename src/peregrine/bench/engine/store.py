@@ -36,6 +36,8 @@ SUMMARY = pa.schema(
         **dict.fromkeys(("disruption_ms", "jitter_ms", "freeze_ms", "duration_ms", "state_movement_ms"), _number),
         **dict.fromkeys(("bytes_moved", "bytes_on_links"), _whole),
         "phases_ms": pa.map_(_text, _number),
+        **dict.fromkeys(("predicted_duration_ms", "predicted_bytes"), _number),
+        "lessons": _whole,
         **dict.fromkeys(("rows_in", "rows_out", "lost", "repeated", "out_of_order"), _whole),
         **dict.fromkeys(("states", "states_that_differ"), _whole),
         "trouble": _text,  # why there are no figures; empty if there are
@@ -114,6 +116,9 @@ class Store:
             found |= {"steady_mean_ms": calm.mean_ms, "steady_sigma_ms": calm.sigma_ms, "steady_p99_ms": calm.p99_ms}
             found |= {"trigger_ms": measured.trigger_ms, **cost_as_dict(cost)}
             found["phases_ms"] = list(cost.phases_ms.items())
+        if (forecast := measured.forecast) is not None:
+            found |= {"predicted_duration_ms": forecast.duration_ms, "predicted_bytes": forecast.bytes_moved}
+            found["lessons"] = forecast.lessons
         if measured.proof is not None:
             found |= proved(measured.proof)
         return found
