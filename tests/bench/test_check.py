@@ -51,6 +51,15 @@ def test_flat_is_most_over_least_and_growth_is_last_over_first() -> None:
     assert verdict(found, kind="growth", measure="jitter_ms", one="live", at_least=1.1).verdict is Verdict.PASS
 
 
+def test_what_is_said_of_a_whole_sweep_needs_all_of_its_values() -> None:
+    rule = Rule(name="r", kind="spread", experiment="e", measure="jitter_ms", one="live", at_most=2)
+    found = [cell("live", x, jitter_ms=10.0) for x in (1, 2)]
+    (part,) = check.check([rule], found, {"e": 3})
+    assert (part.verdict, part.told) == (Verdict.NOT_RUN, "2 of 3 values")
+    (whole,) = check.check([rule], found, {"e": 2})
+    assert whole.verdict is Verdict.PASS
+
+
 def test_the_goal_is_near_the_best_in_each_phase_and_never_the_worst() -> None:
     goal = {"kind": "goal", "one": "adaptive", "weights": {"jitter_ms": 1, "duration_ms": 1}, "at_most": 1.25}
 

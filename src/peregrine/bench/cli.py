@@ -83,9 +83,9 @@ def report(full: Full = False, out: Folder = RESULTS) -> None:
     from peregrine.bench.engine import report as reporting
     from peregrine.bench.engine.definition import load_all
 
-    found = _analysed(out, _size(full))
-    checked = checking.check(checking.load(), found.cells)
-    path = reporting.write(out / _size(full) / "report", _size(full), load_all(), found, checked)
+    found, known = _analysed(out, _size(full)), load_all()
+    checked = checking.check(checking.load(), found.cells, _values(known, _size(full)))
+    path = reporting.write(out / _size(full) / "report", _size(full), known, found, checked)
     Console().print(str(path), soft_wrap=True)
 
 
@@ -93,8 +93,10 @@ def report(full: Full = False, out: Folder = RESULTS) -> None:
 def check(full: Full = False, out: Folder = RESULTS) -> None:
     """What must hold (bench/expected.toml), evaluated on the last run: pass, fail or not run."""
     from peregrine.bench.engine import check as checking
+    from peregrine.bench.engine.definition import load_all
 
-    checked = checking.check(checking.load(), _analysed(out, _size(full)).cells)
+    cells = _analysed(out, _size(full)).cells
+    checked = checking.check(checking.load(), cells, _values(load_all(), _size(full)))
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim", pad_edge=False)
     for column in ("", "found", "bound", "rule"):
         table.add_column(column, justify="right" if column in ("found", "bound") else "left", no_wrap=column != "rule")
@@ -111,6 +113,10 @@ def check(full: Full = False, out: Folder = RESULTS) -> None:
 
 def _size(full: bool) -> str:
     return "full" if full else "quick"
+
+
+def _values(known: "dict[str, Definition]", size: str) -> dict[str, int]:
+    return {name: len(getattr(definition, size).values) for name, definition in known.items()}
 
 
 def _analysed(out: Path, size: str) -> "Analysed":

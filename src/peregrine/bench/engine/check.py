@@ -78,8 +78,18 @@ def load(path: Path = EXPECTED) -> list[Rule]:
     return rules
 
 
-def check(rules: Sequence[Rule], cells: Sequence[Row]) -> list[Checked]:
-    return [_KINDS[rule.kind](rule, [cell for cell in cells if cell["runs"]]) for rule in rules]
+def check(rules: Sequence[Rule], cells: Sequence[Row], values: Mapping[str, int] | None = None) -> list[Checked]:
+    """`values`: how many the sweep of each experiment has. What is said of all of them needs all of them."""
+    run = [cell for cell in cells if cell["runs"]]
+    found = []
+    for rule in rules:
+        line = {cell["x"] for cell in run if (cell["experiment"], cell["variant"]) == (rule.experiment, rule.one)}
+        wanted = (values or {}).get(rule.experiment, 0) if rule.kind in ("spread", "growth", "goal") else 0
+        if len(line) < wanted:
+            found.append(Checked(rule, Verdict.NOT_RUN, told=f"{len(line)} of {wanted} values" if line else ""))
+        else:
+            found.append(_KINDS[rule.kind](rule, run))
+    return found
 
 
 def _ratio(rule: Rule, cells: Sequence[Row]) -> Checked:

@@ -19,7 +19,7 @@ from peregrine.errors import PeregrineError
 from peregrine.types import OpId
 
 Sent = tuple[str, str, dict[str, Any]]  # (device, source, record)
-CAUGHT_UP_S = 0.5  # worth of rows that may wait before a host counts as warm
+CAUGHT_UP_S = 2.0  # worth of rows that may wait: some batches, on a busy machine
 STEADY_S = 2.0
 PATIENCE_S = 120.0
 
