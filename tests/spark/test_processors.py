@@ -227,6 +227,7 @@ def test_all_of_them_in_an_application_that_moves(spark: Any, tmp_path: Path) ->
     from processors import READINGS, TIMED, Alarms, Baskets, PandasTotals, RunningCount, Sessions
 
     from peregrine import App, Link, Topology, run
+    from peregrine.control.auditing import audit_deployment
 
     readings = values(("a", 7), ("a", 8), ("b", 7), ("a", 7), ("a", 9), ("a", -7), ("a", 1), ("b", 2), ("a", 3))
     times = timed(("a", 1, 10_000), ("b", 2, 30_000), ("a", 7, 40_000), ("b", 12, 20_000)) + tick(30)
@@ -253,7 +254,7 @@ def test_all_of_them_in_an_application_that_moves(spark: Any, tmp_path: Path) ->
             name, processor, processor.OUTPUT, flavour=flavour, time_mode=time_mode, initial_state=initial
         ).to(name)
     topology = Topology.tree("cloud", {"edge": ("cloud", Link(latency_ms=5))})
-    with run(app, topology=topology, directory=tmp_path) as running:
+    with run(app, topology=topology, directory=tmp_path, keep_journal=True) as running:
         gate, clock = running.device("gate", "edge"), running.device("clock", "cloud")
         for half in range(2):
             for row in readings[half * 5 : half * 5 + 5]:
@@ -266,6 +267,7 @@ def test_all_of_them_in_an_application_that_moves(spark: Any, tmp_path: Path) ->
                 for name in processors:
                     running.move(name, "edge")
         running.settle()
+        assert audit_deployment(running.deployment, running.initial) == []
         for name, (processor, schema, mode, initial, pandas) in processors.items():
             should = as_logic(processor, schema, readings if schema == READINGS else times, mode, initial, pandas)
             found: Told = {}

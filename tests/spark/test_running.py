@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from peregrine import App, Avg, Count, Link, Topology, run
+from peregrine.control.auditing import audit_deployment
 from peregrine.errors import ConfigurationError, PlanError, UnknownName
 
 READINGS = "sensor bigint, value double"
@@ -21,7 +22,9 @@ def averages() -> App:
 
 def test_results_and_state_of_a_running_application(spark: Any, tmp_path: Path) -> None:
     topology = Topology.tree("cloud", {"edge": ("cloud", Link(latency_ms=5))})
-    with run(averages(), topology=topology, at={"average": {"edge": [1]}}, directory=tmp_path) as running:
+    with run(
+        averages(), topology=topology, at={"average": {"edge": [1]}}, directory=tmp_path, keep_journal=True
+    ) as running:
         probe = running.device("probe", "edge")
         for value in range(10):
             probe.send("readings", sensor=value % 2, value=value)
@@ -49,6 +52,7 @@ def test_results_and_state_of_a_running_application(spark: Any, tmp_path: Path) 
             ["lab/average", "cloud", "*,-1"],
             ["lab/average", "edge", "1"],
         ]
+        assert audit_deployment(running.deployment, running.initial) == []
         for wrong, error in (
             (lambda: running.move("averrage", "edge"), UnknownName),
             (lambda: running.move("average", "moon"), UnknownName),
