@@ -6,9 +6,10 @@ and `Last` unless asked. Where order matters (`First`, `Last`, `Collect`), it is
 of a window that are kept apart (the panes of a sliding one, sessions that become one) follow each other in time.
 """
 
+import operator
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, ClassVar, Protocol, runtime_checkable
 
 from peregrine.app.accumulated import EXACT, keep, kept
 from peregrine.app.column_types import WHOLE, digits_of, number_type, ordered_type
@@ -181,68 +182,54 @@ class Avg:
 
 
 @dataclass(frozen=True)
-class Min:
+class _Extreme:
+    """Keeps one value: what is there stays where it is no worse than what comes."""
+
+    column: str
+    name: ClassVar[str]
+    no_worse: ClassVar[Any]  # (Any, Any) -> bool
+
+    def __str__(self) -> str:
+        return f"{self.name}({self.column})"
+
+    def type(self, schema: Schema) -> str:
+        return ordered_type(schema, self.column, str(self))
+
+    def zero(self) -> Any:
+        return None
+
+    def add(self, acc: Any, record: Any) -> Any:
+        value = getattr(record, self.column)
+        if value is None or (acc is not None and self.no_worse(kept(acc), value)):
+            return acc
+        return keep(value)
+
+    def merge(self, a: Any, b: Any) -> Any:
+        if a is None or b is None:
+            return b if a is None else a
+        return a if self.no_worse(kept(a), kept(b)) else b
+
+    def result(self, acc: Any) -> Any:
+        return kept(acc)
+
+
+class Min(_Extreme):
     """The lowest value; null without values.
 
     >>> print(Min("speed"))
     min(speed)
     """
 
-    column: str
-
-    def __str__(self) -> str:
-        return f"min({self.column})"
-
-    def type(self, schema: Schema) -> str:
-        return ordered_type(schema, self.column, str(self))
-
-    def zero(self) -> Any:
-        return None
-
-    def add(self, acc: Any, record: Any) -> Any:
-        value = getattr(record, self.column)
-        if value is None or (acc is not None and kept(acc) <= value):
-            return acc
-        return keep(value)
-
-    def merge(self, a: Any, b: Any) -> Any:
-        if a is None or b is None:
-            return b if a is None else a
-        return a if kept(a) <= kept(b) else b
-
-    def result(self, acc: Any) -> Any:
-        return kept(acc)
+    name = "min"
+    no_worse = operator.le
 
 
-@dataclass(frozen=True)
-class Max:
+class Max(_Extreme):
     """The highest value; null without values.
 
     >>> print(Max("speed"))
     max(speed)
     """
 
-    column: str
-
-    def __str__(self) -> str:
-        return f"max({self.column})"
-
-    def type(self, schema: Schema) -> str:
-        return ordered_type(schema, self.column, str(self))
-
-    def zero(self) -> Any:
-        return None
-
-    def add(self, acc: Any, record: Any) -> Any:
-        value = getattr(record, self.column)
-        if value is None or (acc is not None and kept(acc) >= value):
-            return acc
-        return keep(value)
-
-    def merge(self, a: Any, b: Any) -> Any:
-        if a is None or b is None:
-            return b if a is None else a
-        return a if kept(a) >= kept(b) else b
-
-    def result(self, acc: Any) -> Any:
-        return kept(acc)
+    name = "max"
+    no_worse = operator.ge

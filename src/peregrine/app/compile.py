@@ -114,9 +114,6 @@ class _Plan:
     def __init__(self, nodes: list[Node]) -> None:
         self.nodes = nodes
 
-    def inline(self, node: Node) -> bool:
-        return node.stateless and node.logic is not None and all(given.node.logic is not None for given in node.inputs)
-
     def targets(self, node: Node, output: int) -> tuple[Target, ...]:
         return tuple(
             Target(fed.op, fed.inputs[number].keying, self.labels(fed)[number])
@@ -133,14 +130,14 @@ class _Plan:
     def fed(self, node: Node) -> Iterator[Node]:
         """The operators with a place that a node feeds, directly or through inline ones."""
         for _, other, _ in consumers(self.nodes, node):
-            if self.inline(other):
+            if other.inline:
                 yield from self.fed(other)
             else:
                 yield other
 
     def heads(self, given: Input) -> Iterator[Node]:
         """The sources and operators with a place that an input comes from."""
-        if self.inline(given.node):
+        if given.node.inline:
             for before in given.node.inputs:
                 yield from self.heads(before)
         else:
@@ -201,7 +198,7 @@ class _Plan:
                 self.lost_after_ms(node) if node.logic.event_time else None,
             ),
             time_from_rows=len(direct) == len(node.inputs),
-            clocks_to=() if self.inline(node) else self.clocked(node),
+            clocks_to=() if node.inline else self.clocked(node),
         )
 
     def spec(self, node: Node) -> OpSpec:
@@ -211,7 +208,7 @@ class _Plan:
             node.op,
             node.groups,
             stateless=node.stateless,
-            inline=self.inline(node),
+            inline=node.inline,
             windowed=bool(getattr(logic, "windowed", False)),
             roaming=any(source.roaming for source in self.sources(node)),
             ticks=logic is not None

@@ -5,17 +5,16 @@ from peregrine.app.plan import Node
 
 
 def describe(app: App) -> str:
-    rows = [(node.name, node.kind, _by(app, node), _from(node), _about(node)) for node in app.nodes]
+    rows = [(node.name, node.kind, _by(node), _from(node), _about(node)) for node in app.nodes]
     widths = [max(len(row[column]) for row in rows) for column in range(5)] if rows else []
     lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in rows]
     return "\n".join([app.name, *("  " + line.rstrip() for line in lines)])
 
 
-def _by(app: App, node: Node) -> str:
+def _by(node: Node) -> str:
     if node.keying is not None:
         return "by " + ", ".join(node.keying.columns)
-    inside = node.stateless and node.logic is not None and all(given.node.logic is not None for given in node.inputs)
-    return "within " + ", ".join(dict.fromkeys(given.node.name for given in node.inputs)) if inside else ""
+    return "within " + ", ".join(dict.fromkeys(given.node.name for given in node.inputs)) if node.inline else ""
 
 
 def _from(node: Node) -> str:

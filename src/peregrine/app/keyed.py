@@ -78,11 +78,7 @@ class KeyedStream:
         lateness: Duration = 0,
     ) -> Stream:
         """Pairs of records of the same key whose times are at most so far apart (`Interval`)."""
-        output = schema_of(schema) if schema is not None else None
-        left, right = self.stream.schema, other.stream.schema
-        late_ms = span_ms(lateness, "lateness")
-        logic = IntervalJoin(left, right, self.keying, other.keying, within, select, output, late_ms)
-        return self._join(name, "join", logic, other, select, str(within))
+        return self._join(name, "join", IntervalJoin, other, within, select, schema, lateness)
 
     def window_join(
         self,
@@ -94,12 +90,7 @@ class KeyedStream:
         lateness: Duration = 0,
     ) -> Stream:
         """Pairs of records of the same key and window."""
-        output = schema_of(schema) if schema is not None else None
-        left, right = self.stream.schema, other.stream.schema
-        logic = WindowJoin(
-            left, right, self.keying, other.keying, window, select, output, span_ms(lateness, "lateness")
-        )
-        return self._join(name, "window join", logic, other, select, str(window))
+        return self._join(name, "window join", WindowJoin, other, window, select, schema, lateness)
 
     def connect(
         self, name: str, logic: Logic, *others: "KeyedStream", schema: Any, sides: dict[str, Any] | None = None
@@ -108,12 +99,24 @@ class KeyedStream:
         outputs = [("", schema_of(schema)), *((side, schema_of(of)) for side, of in (sides or {}).items())]
         return self._add(name, "connect", logic, outputs, (type(logic),), type(logic).__name__, others)
 
-    def _join(self, name: str, kind: str, logic: Any, other: "KeyedStream", select: Any, about: str) -> Stream:
+    def _join(
+        self,
+        name: str,
+        kind: str,
+        make: Callable[..., IntervalJoin | WindowJoin],
+        other: "KeyedStream",
+        over: Interval | Window,
+        select: Any,
+        schema: Any,
+        lateness: Duration,
+    ) -> Stream:
         left, right = self.stream.schema, other.stream.schema
+        output = schema_of(schema) if schema is not None else None
+        logic = make(left, right, self.keying, other.keying, over, select, output, span_ms(lateness, "lateness"))
         outputs = [("", schema_of(logic.output_ddl)), ("late_left", left), ("late_right", right)]
         if select is not None:
             checks.check_signature(name, select, 2)
-        return self._add(name, kind, logic, outputs, () if select is None else (select,), about, (other,))
+        return self._add(name, kind, logic, outputs, () if select is None else (select,), str(over), (other,))
 
     def _add(
         self,

@@ -10,6 +10,7 @@ from typing import Any, Protocol
 import msgspec
 
 NEVER = -(1 << 62)  # the watermark before anything is known of the sources
+END_OF_TIME_MS = 1 << 61  # the watermark of a source from which nothing comes any more
 
 Key = tuple[Any, ...]  # the values of the key columns
 

@@ -3,9 +3,10 @@ the different ones; and `Fold`, which keeps what its functions say.
 """
 
 import copy
+import operator
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from peregrine.app.accumulated import identity, keep, kept
 from peregrine.app.column_types import ordered_type
@@ -80,71 +81,57 @@ class Last:
 
 
 @dataclass(frozen=True)
-class MinBy:
+class _ExtremeBy:
+    """Keeps [the best `by`, its `of`]: what comes must be better."""
+
+    of: str
+    by: str
+    name: ClassVar[str]
+    better: ClassVar[Any]  # (Any, Any) -> bool
+
+    def __str__(self) -> str:
+        return f"{self.name}({self.of}, {self.by})"
+
+    def type(self, schema: Schema) -> str:
+        ordered_type(schema, self.by, str(self))
+        return schema.types[schema.require(self.of, str(self))]
+
+    def zero(self) -> list[Any]:
+        return []
+
+    def add(self, acc: list[Any], record: Any) -> list[Any]:
+        by = getattr(record, self.by)
+        if by is not None and (not acc or self.better(by, kept(acc[0]))):
+            acc[:] = keep(by), keep(getattr(record, self.of))
+        return acc
+
+    def merge(self, a: list[Any], b: list[Any]) -> list[Any]:
+        return b[:] if not a or (b and self.better(kept(b[0]), kept(a[0]))) else a
+
+    def result(self, acc: list[Any]) -> Any:
+        return kept(acc[1]) if acc else None
+
+
+class MinBy(_ExtremeBy):
     """The value of `of` in the record in which `by` is lowest, the first of several. Nulls of `by` do not count.
 
     >>> print(MinBy("vehicle", "speed"))
     min_by(vehicle, speed)
     """
 
-    of: str
-    by: str
-
-    def __str__(self) -> str:
-        return f"min_by({self.of}, {self.by})"
-
-    def type(self, schema: Schema) -> str:
-        ordered_type(schema, self.by, str(self))
-        return schema.types[schema.require(self.of, str(self))]
-
-    def zero(self) -> list[Any]:
-        return []
-
-    def add(self, acc: list[Any], record: Any) -> list[Any]:
-        by = getattr(record, self.by)
-        if by is not None and (not acc or by < kept(acc[0])):
-            acc[:] = keep(by), keep(getattr(record, self.of))
-        return acc
-
-    def merge(self, a: list[Any], b: list[Any]) -> list[Any]:
-        return b[:] if not a or (b and kept(b[0]) < kept(a[0])) else a
-
-    def result(self, acc: list[Any]) -> Any:
-        return kept(acc[1]) if acc else None
+    name = "min_by"
+    better = operator.lt
 
 
-@dataclass(frozen=True)
-class MaxBy:
+class MaxBy(_ExtremeBy):
     """The value of `of` in the record in which `by` is highest, the first of several. Nulls of `by` do not count.
 
     >>> print(MaxBy("vehicle", "speed"))
     max_by(vehicle, speed)
     """
 
-    of: str
-    by: str
-
-    def __str__(self) -> str:
-        return f"max_by({self.of}, {self.by})"
-
-    def type(self, schema: Schema) -> str:
-        ordered_type(schema, self.by, str(self))
-        return schema.types[schema.require(self.of, str(self))]
-
-    def zero(self) -> list[Any]:
-        return []
-
-    def add(self, acc: list[Any], record: Any) -> list[Any]:
-        by = getattr(record, self.by)
-        if by is not None and (not acc or by > kept(acc[0])):
-            acc[:] = keep(by), keep(getattr(record, self.of))
-        return acc
-
-    def merge(self, a: list[Any], b: list[Any]) -> list[Any]:
-        return b[:] if not a or (b and kept(b[0]) > kept(a[0])) else a
-
-    def result(self, acc: list[Any]) -> Any:
-        return kept(acc[1]) if acc else None
+    name = "max_by"
+    better = operator.gt
 
 
 @dataclass(frozen=True)

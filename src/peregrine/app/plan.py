@@ -56,6 +56,11 @@ class Node:
         return OpId(f"{self.app}/results/{self.name}" if self.kind == "result" else f"{self.app}/{self.name}")
 
     @property
+    def inline(self) -> bool:
+        """Without state, behind operators only: it runs within what feeds it."""
+        return self.stateless and self.logic is not None and all(given.node.logic is not None for given in self.inputs)
+
+    @property
     def keying(self) -> Keying | None:
         return self.inputs[0].keying if self.inputs else None
 

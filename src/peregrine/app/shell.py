@@ -11,7 +11,7 @@ from typing import Any
 
 from peregrine.app.logic import NEVER, Emit, Key, Logic, Moment
 from peregrine.app.schema import Keying, Schema, encode
-from peregrine.app.watermark import Watermark, heard_of
+from peregrine.app.watermark import Watermark
 from peregrine.core.operator import Marks, Out
 from peregrine.core.rows import Row
 from peregrine.types import OpId, SourceId
@@ -129,7 +129,7 @@ class Shell:
     def _after_losses(self, known: _Known, value: list[Any], marks: Marks, now_ms: int | None) -> int:
         if now_ms is None or self.watermark.lost_after_ms is None:
             return self._advanced(known, marks, value[2])
-        value[4] = heard_of(value[4])
+        value[4] = value[4] or {}
         before_ms: int = value[2]
         return max(before_ms, self.watermark.without_lost(marks, value[4], now_ms))
 

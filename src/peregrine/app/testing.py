@@ -16,6 +16,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from peregrine.app.compile import Compiled, Ingress, compile_app
+from peregrine.app.logic import END_OF_TIME_MS
 from peregrine.app.model import App
 from peregrine.core import state
 from peregrine.core.chain import chained, deployed, in_order
@@ -25,7 +26,6 @@ from peregrine.core.rows import UNCHAINED, Clock, Row, Rows, batch_of, rows_of
 from peregrine.errors import UnknownName
 from peregrine.types import OpId, SourceId
 
-END_OF_TIME_MS = 1 << 61  # the watermark of a source from which nothing comes any more
 SENDER = "test"
 
 Sent = Row | Clock

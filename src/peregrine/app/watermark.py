@@ -7,7 +7,6 @@ again as soon as it says something. Clock ticks in the log decide when that happ
 from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import repeat
-from typing import Any
 
 from peregrine.app.logic import NEVER
 from peregrine.types import SourceId
@@ -50,8 +49,3 @@ class Watermark:
             return highest - self.delay_ms if highest != NEVER else NEVER
         lowest = min(present.values())
         return lowest - self.delay_ms if lowest != NEVER else NEVER
-
-
-def heard_of(value: Any) -> Heard:
-    found: Heard = value or {}
-    return found

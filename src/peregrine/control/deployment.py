@@ -1,6 +1,6 @@
 """What runs: the handle that `local` gives, with which a user sends rows, submits plans and reads results."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
@@ -115,17 +115,23 @@ class Deployment:
         """Results from a position on, and the position to read on from."""
         return self.clients[self.topology.root].read_results(after)
 
-    def result_lines(self) -> Lines:
-        lines: Lines = {}
+    def all_results(self) -> Iterator[pa.Table]:
+        """All that there are now, a stretch at a time."""
         position = 0
         while True:
             table, after = self.results(position)
             if after == position:
-                return lines
+                return
             position = after
+            yield table
+
+    def result_lines(self) -> Lines:
+        lines: Lines = {}
+        for table in self.all_results():
             columns = [table.column(name).to_pylist() for name in ("op", "key", "source", "seq", "payload")]
             for op, key, source, seq, payload in zip(*columns, strict=True):
                 lines.setdefault((op, key, source), []).append((seq, payload))
+        return lines
 
     def states(self) -> list[tuple[OpId, bytes]]:
         """The committed state of every group at every place, with what is in chunks."""
@@ -133,9 +139,11 @@ class Deployment:
 
     def states_by_place(self) -> list[tuple[PlaceId, OpId, int, bytes]]:
         """As `states`, with the place and the number of each group."""
-        return [
-            (place, op, group, whole(blob, ChunkFiles(self.chunks(place)))) for place, op, group, blob in self.blobs()
-        ]
+        return [(place, op, group, self.whole(place, blob)) for place, op, group, blob in self.blobs()]
+
+    def whole(self, place: PlaceId, blob: bytes) -> bytes:
+        """The state of a group with what its place has in chunks."""
+        return whole(blob, ChunkFiles(self.chunks(place)))
 
     def blobs(self) -> list[tuple[PlaceId, OpId, int, bytes]]:
         """As `states_by_place`, but of what is in chunks only the names."""

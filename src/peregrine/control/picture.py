@@ -1,4 +1,4 @@
-"""Latency over time as an image, with the reconfigurations marked. The only place that imports matplotlib."""
+"""Latency over time as an image, with the reconfigurations marked."""
 
 from pathlib import Path
 

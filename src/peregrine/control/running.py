@@ -158,14 +158,10 @@ class Running:
         """All records of a result so far, without Spark."""
         op, schema = self._names.result(name)
         found: list[Any] = []
-        position = 0
-        while True:
-            table, after = self.deployment.results(position)
-            if after == position:
-                return found
-            position = after
+        for table in self.deployment.all_results():
             ops, payloads = (table.column(column).to_pylist() for column in ("op", "payload"))
             found += [schema.decode(payload) for each, payload in zip(ops, payloads, strict=True) if each == op]
+        return found
 
     def state(self, operator: str, key: Any) -> Any:
         """What an operator has stored for a key, as its last committed batch left it; None if nothing."""
@@ -173,9 +169,9 @@ class Running:
         text = self._names.key(op, key)
         group = group_of(stable_hash(text), self.deployment.specs[op].groups)
         place = self._placement.owner(op, text)
-        for at, of, number, blob in self.deployment.states_by_place():
+        for at, of, number, blob in self.deployment.blobs():
             if (at, of, number) == (place, op, group):
-                found = state.decode(blob).get(text)
+                found = state.decode(self.deployment.whole(at, blob)).get(text)
                 return None if found is None or found.value is None else found.value[1]
         return None
 
@@ -212,14 +208,12 @@ class Running:
         deadline_s = time.monotonic() + patience_s
         calm = 0
         while calm < 3:  # in a row: a row that is on a link is in nobody's log
-            calm = calm + 1 if self.deployment.driver.manager.idle and self._at_rest() else 0
+            at_rest = self.deployment.driver.manager.idle and self.deployment.results_at_rest() is not None
+            calm = calm + 1 if at_rest else 0
             if time.monotonic() > deadline_s:
                 statuses = {site: client.status() for site, client in self.deployment.clients.items()}
                 raise Unreachable(f"after {patience_s:g} s rows are still on their way: {statuses}", "see spark.log")
             time.sleep(0.1)
-
-    def _at_rest(self) -> bool:
-        return self.deployment.results_at_rest() is not None
 
     @property
     def _placement(self) -> Any:

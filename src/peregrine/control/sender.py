@@ -12,12 +12,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from peregrine.app.compile import Ingress
+from peregrine.app.logic import END_OF_TIME_MS
 from peregrine.errors import ConfigurationError, UnknownName
 from peregrine.net.device import Device
 from peregrine.types import OpId, SiteId, SourceId
 
 BEAT_S = 0.2
-END_OF_TIME_MS = 1 << 61
 
 
 def wall_ms() -> int:

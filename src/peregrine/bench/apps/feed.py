@@ -6,7 +6,7 @@ from typing import Any
 import pyarrow as pa
 
 from peregrine.app.compile import Compiled
-from peregrine.app.testing import END_OF_TIME_MS
+from peregrine.app.logic import END_OF_TIME_MS
 from peregrine.core.keyspace import KeySet
 from peregrine.core.rows import UNCHAINED, Clock, Row
 from peregrine.types import OpId, SourceId
