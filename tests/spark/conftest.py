@@ -1,4 +1,4 @@
-"""One Spark session for all tests of this folder, and a bench with a host and its router."""
+"""One Spark session for all tests of a worker, and a bench with a host and its router."""
 
 import os
 import sys
@@ -23,6 +23,7 @@ from stand_in import StandIn
 
 from harness import CLOUD, OP, SINK, row, rows, sink, spec
 
+MOST_WORKERS = 2
 PLACES = (PlaceId("cloud/a"), PlaceId("cloud/b"))
 SPECS: dict[OpId, OpSpec] = {OP: spec(), SINK: sink()}
 
@@ -31,8 +32,8 @@ SPECS: dict[OpId, OpSpec] = {OP: spec(), SINK: sink()}
 def spark() -> Iterator[Any]:
     if find_spec("pyspark") is None or find_spec("pandas") is None:
         pytest.skip("pyspark or pandas is not installed: pip install --editable '.[spark]'")
-    if "PYTEST_XDIST_WORKER" in os.environ:
-        pytest.skip("these tests share one Spark session: run pytest tests/spark, without -n")
+    if int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1")) > MOST_WORKERS:
+        pytest.skip("each worker has a Spark session of its own: run pytest -n 2 --dist loadfile tests/spark")
     from peregrine.spark.java import find_java
     from peregrine.spark.session import open_session
 

@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from peregrine.control.hosts import ONE_SESSION
 from peregrine.errors import ConfigurationError
 
 RUNNER = Path(__file__).parent / "kill_runner.py"
@@ -26,11 +27,13 @@ JVM = "org.apache.spark.deploy.SparkSubmit"
 class Peer:
     """A process that speaks JSON."""
 
-    def __init__(self, role: str, directory: Path, own_group: bool = False, **environment: str) -> None:
+    def __init__(
+        self, role: str, directory: Path, *arguments: str, own_group: bool = False, **environment: str
+    ) -> None:
         self._log = directory / f"{role}.out"
         with open(self._log, "ab") as log:
             self._process = subprocess.Popen(
-                [sys.executable, str(RUNNER), role, str(directory)],
+                [sys.executable, str(RUNNER), role, str(directory), *arguments],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log,
@@ -112,19 +115,21 @@ class Peer:
 
 
 class Course:
-    """Rows flow and keys go up and down between the cloud and edge1, whatever is killed."""
+    """Rows flow, keys go up and down between the cloud and edge1, and a car between the edges, whatever is killed."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, hosts: str = ONE_SESSION) -> None:
         directory.mkdir(parents=True, exist_ok=True)
         self.directory = directory
+        self._hosts = hosts
         self.caller = self._start("caller")
         self.devices = self._start("devices")
         self._migrations = 0
         self._running = ""  # the migration that is under way
         self._below = True  # the moving keys are at edge1
+        self._old, self._new = "edge2", "edge1"  # where the car is, and where it drives next
 
     def _start(self, role: str) -> Peer:
-        peer = Peer(role, self.directory)
+        peer = Peer(role, self.directory, *([self._hosts] if role == "caller" else []))
         try:
             peer.hear(lambda said: "ready" in said)
         except BaseException:
@@ -134,13 +139,17 @@ class Course:
 
     def migrate(self, kill: str, when: str) -> None:
         """Moves the keys to where they are not, and kills something when the migration is so far."""
-        if not self.caller.alive:  # it failed the test before this one, and need not fail all others
-            self.caller = self._start("caller")
-        self._finish()
+        self._begin()
         self._migrations += 1
         name = f"m{self._migrations}"
         source, target = ("edge1", "cloud") if self._below else ("cloud", "edge1")
-        victim = {"source": source, "target": target}.get(kill, kill)
+        sites = {
+            "source": source,
+            "target": target,
+            "host of source": f"host {source}",
+            "host of target": f"host {target}",
+        }
+        victim = sites.get(kill, kill)
         self.devices.tell(go=True)
         if when == "before":
             self.kill(victim)
@@ -149,6 +158,28 @@ class Course:
         if when != "before":
             self.caller.hear(lambda said: said.get("migration") == f"{name}.0.0" and said["phase"] == when)
             self.kill(victim)
+        self._finish()
+
+    def roam(self, kill: str, leg: str, when: str) -> None:
+        """The car drives to the other edge, and something is killed when the key that follows is so far, up or down."""
+        self._begin()
+        victim = {"old": self._old, "new": self._new}.get(kill, kill)
+        self.devices.tell(go=True)
+        before = len(self.caller.said)
+        self.devices.tell(drive=self._new)
+
+        def so_far(said: dict[str, Any]) -> bool:
+            name = said.get("migration", "")
+            return name.startswith("roam") and name.endswith(f"-{leg}.0.0") and said["phase"] == when
+
+        self.caller.hear(so_far, before)
+        self.kill(victim)
+        assert self.caller.ask("followed", follow=self._new)["followed"]
+        self._old, self._new = self._new, self._old
+
+    def _begin(self) -> None:
+        if not self.caller.alive:  # it failed the test before this one, and need not fail all others
+            self.caller = self._start("caller")
         self._finish()
 
     def _finish(self) -> None:
@@ -174,8 +205,10 @@ class Course:
                 for pid in pids:
                     kill_if_there(pid)
             case "spark":
-                [jvm] = [pid for pid, line in descendants(self.caller.pid).items() if JVM in line]
-                kill_if_there(jvm)
+                jvms = [pid for pid, line in descendants(self.caller.pid).items() if JVM in line]
+                assert jvms, "there is no Spark"
+                for pid in jvms:  # of every site, if each has its own
+                    kill_if_there(pid)
             case _:
                 kill_if_there(self.caller.ask("pids", pids=True)["pids"][victim])
 

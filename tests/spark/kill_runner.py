@@ -6,6 +6,7 @@ they were when they are started again on the same directory. They end when their
 
 import json
 import logging
+import os
 import sys
 import threading
 import time
@@ -18,6 +19,7 @@ from typing import Any
 from peregrine import proof
 from peregrine.control.auditing import audit_deployment
 from peregrine.control.driver import News
+from peregrine.control.hosts import ONE_SESSION
 from peregrine.control.local import Deployment, local
 from peregrine.control.routers import read_addresses
 from peregrine.control.supervisor import Incident
@@ -37,6 +39,8 @@ from peregrine.workloads import tm
 CLOUD, EDGE1, EDGE2 = SiteId("cloud"), SiteId("edge1"), SiteId("edge2")
 CARS = tm.vehicles(6)
 MOVING = CARS[:3]  # those at edge1: their keys can live there or above
+ROAMER = CARS[-1]  # drives from edge to edge, and its key follows it
+DWELL_MS = 300
 ROWS_PER_S = 120.0
 PATIENCE_S = 120.0
 _mouth = threading.Lock()
@@ -55,14 +59,17 @@ def commands() -> Iterator[dict[str, Any]]:
 # --- the caller ---
 
 
-def caller(directory: Path) -> None:
+def caller(directory: Path, hosts: str = ONE_SESSION) -> None:
     link = Link(10.0, 1000.0)
     topology = Topology.tree(CLOUD, {EDGE1: (CLOUD, link), EDGE2: (CLOUD, link)})
     # They begin at edge1 and are elsewhere when the caller is killed: a second time this must have no effect.
-    initial = [(tm.MOV_AVG, KeySet.of_keys(tm.GROUPS, MOVING), PlaceId(EDGE1))]
+    initial = [
+        (tm.MOV_AVG, KeySet.of_keys(tm.GROUPS, MOVING), PlaceId(EDGE1)),
+        (tm.MOV_AVG, KeySet.of_keys(tm.GROUPS, [ROAMER]), PlaceId(EDGE2)),
+    ]
     # Small snapshots: a router that is killed has cut its journal before.
-    cuts = {"snapshot_mb": 0.25, "keep_journal": True}
-    with local(topology, tm.specs(), tm.operators(), initial, directory, watch=_tell, **cuts) as up:
+    more = {"dwell_ms": DWELL_MS, "hosts": hosts, "snapshot_mb": 0.25, "keep_journal": True}
+    with local(topology, tm.specs(), tm.operators(), initial, directory, watch=_tell, **more) as up:
         for car in CARS:
             up.driver.feed(SourceId(car), ((tm.MOV_AVG, KeySet.of_keys(tm.GROUPS, [car])),))
         say(ready=True)
@@ -73,7 +80,10 @@ def caller(directory: Path) -> None:
                 case {"wait": name}:
                     say(ended=name, outcome=up.wait(name, PATIENCE_S).outcome)
                 case {"pids": True}:
-                    say(pids={site: router.pid for site, router in up.routers.items()})
+                    say(pids=_pids(up))
+                case {"follow": site}:
+                    _until(lambda site=site: _owner(up, ROAMER) == site and up.driver.manager.idle)
+                    say(followed=_owner(up, ROAMER) == site)
                 case {"prove": counts}:
                     say(proof=_prove(up, counts, initial), given_up=up.supervisor.given_up)
 
@@ -86,6 +96,15 @@ def _tell(news: News | PlanEnded) -> None:
             say(migration=migration, phase=step, site=site)
         case Incident(what, status, detail):
             say(incident=what, status=status, detail=detail[:300])
+
+
+def _pids(up: Deployment) -> dict[str, int]:
+    hosts = {f"host {site}": os.getsid(host.pids[0]) for site, host in up.hosts.items()}
+    return hosts | {str(site): router.pid for site, router in up.routers.items()}
+
+
+def _owner(up: Deployment, car: str) -> PlaceId:
+    return up.driver.manager.coordinator.placement.owner(tm.MOV_AVG, car)
 
 
 def _submit(up: Deployment, name: str, source: PlaceId, target: PlaceId) -> None:
@@ -152,6 +171,8 @@ def devices(directory: Path) -> None:
                 with idle:
                     safe = all(device.flush(PATIENCE_S) for device in cars.values())
                     say(taken={car: device.taken for car, device in cars.items()}, safe=safe)
+            case {"drive": site}:
+                cars[ROAMER].move(SiteId(site))
 
 
 def _drive(cars: dict[str, Device], going: threading.Event, idle: threading.Lock) -> None:
@@ -166,4 +187,4 @@ def _drive(cars: dict[str, Device], going: threading.Event, idle: threading.Lock
 if __name__ == "__main__":
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
     logging.getLogger("py4j").setLevel(logging.CRITICAL)  # it tells at length that Spark has died
-    {"caller": caller, "devices": devices}[sys.argv[1]](Path(sys.argv[2]))
+    {"caller": caller, "devices": devices}[sys.argv[1]](Path(sys.argv[2]), *sys.argv[3:])

@@ -11,6 +11,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.flight as flight
 
+from peregrine.audit import Audit
 from peregrine.core import journal
 from peregrine.core.intake import RouterConfig
 from peregrine.core.log import MemoryLog
@@ -27,7 +28,9 @@ class StandIn(flight.FlightServerBase):  # type: ignore[misc]
         super().__init__("grpc://127.0.0.1:0")
         self.address = f"127.0.0.1:{self.port}"
         self.groups = {op: spec.groups for op, spec in config.operators.items()}
+        self.config = config
         self.router = Router(config)
+        self.events: list[Event] = []
         self.logs = {place: MemoryLog() for place in config.topology.places(config.site)}
         self.offered: list[FromHost] = []  # also what the door drops
         self.results: list[Row] = []
@@ -37,6 +40,7 @@ class StandIn(flight.FlightServerBase):  # type: ignore[misc]
 
     def step(self, event: Event) -> None:
         with self._lock:
+            self.events.append(event)
             for effect in self.router.step(event):
                 match effect:
                     case Append(place, offset, entry):
@@ -47,6 +51,12 @@ class StandIn(flight.FlightServerBase):  # type: ignore[misc]
                         self.dead.append(effect)
                     case Report():
                         self.reports.append(effect)
+
+    def audit(self) -> list[str]:
+        """What is wrong in its journal."""
+        seen, topology = Audit(), self.config.topology
+        seen.read(self.config, self.events)
+        return seen.found(topology.main_place(topology.root))
 
     def deliver(self, batch: pa.RecordBatch) -> None:
         self.results += rows_of(batch)

@@ -13,7 +13,7 @@ def test_keys_move_live_on_spark_and_a_car_roams_and_nothing_is_lost_repeated_or
     spark: Any, tmp_path: Path
 ) -> None:
     """Falcon III-E and III-F on real processes: the results and states are those of a run in which nothing moved."""
-    course = Course(vehicles=6, rows_per_s=150, latency_ms=10, warm_s=1, steady_s=2, settle_s=3, dwell_ms=500)
+    course = Course(vehicles=6, rows_per_s=150, latency_ms=10, warm_s=1, steady_s=1, settle_s=1, dwell_ms=500)
     watch = drive.watch_of(course)
     proof, marks = drive.run(course, watch, tmp_path / "deployment")
     assert proof.holds, proof

@@ -9,6 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from harness import CLOUD, OP, SINK, rows, sink, spec
+from peregrine.control.auditing import audit_routers
 from peregrine.core.messages import FromSource
 from peregrine.core.rows import UNCHAINED, Row
 from peregrine.core.topology import Topology
@@ -57,6 +58,7 @@ def site(spark: Any, tmp_path: Path) -> Iterator[Site]:
     yield made
     made.client.close()
     made.router.stop()
+    assert audit_routers([made.router.settings]) == []
 
 
 def result(i: int) -> Row:

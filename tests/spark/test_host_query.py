@@ -42,7 +42,7 @@ def test_states_and_outputs_are_those_of_a_pure_run_and_a_key_moves_live(bench: 
         assert {(op, group): state for (p, op, group), state in states.items() if p == place} == expected
         assert flat(event for event in at.router.offered if event.place == place) == outputs
     assert [r.seq for r in at.router.results if r.key == "k3"] == list(range(3, 1600, 10))
-    assert not at.router.router.leftovers()
+    assert at.router.audit() == []
     assert key_count(states, A) == 8 and key_count(states, B) == 2
 
 
@@ -66,6 +66,7 @@ def test_a_query_that_is_stopped_and_started_again_gives_each_output_once(bench:
     again = [offset for event in at.router.offered[before:] for e in event.emissions for offset in e.offsets.tolist()]
     assert min(again) < 2600, "the batch whose commit was lost is applied again"
     assert {(op, g): s for (_, op, g), s in stored(at).items()} == pure_run(at.router.logs[A], 1 << 16)[1]
+    assert at.router.audit() == []
 
 
 def test_a_row_that_an_operator_refuses_becomes_a_dead_letter_and_the_stream_goes_on(bench: Make) -> None:
@@ -80,6 +81,7 @@ def test_a_row_that_an_operator_refuses_becomes_a_dead_letter_and_the_stream_goe
     assert (failure["op"], failure["key"], failure["place"], failure["position"]) == (OP, "k7", A, 17)
     assert failure["reason"].startswith("ValueError: not this one")
     assert Counter(r.payload for r in at.router.results)[b"10"] == 9
+    assert at.router.audit() == [f"dead letter at {CLOUD}: {letter.reason}"]
 
 
 def test_an_operator_is_replaced_while_its_host_runs(bench: Make) -> None:
@@ -93,6 +95,7 @@ def test_an_operator_is_replaced_while_its_host_runs(bench: Make) -> None:
     at.feed(10)
     at.settled()
     assert {r.payload for r in at.router.results[-10:]} == {b"105"}
+    assert at.router.audit() == []
 
 
 def pure_run(log: MemoryLog, chunk_bytes: int) -> tuple[Counter[Any], dict[tuple[OpId, int], bytes]]:

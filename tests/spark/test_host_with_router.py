@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from harness import CLOUD, OP, SINK, keys, migration, sink, spec
+from peregrine.control.auditing import audit_routers
 from peregrine.core.messages import Begin, Report
 from peregrine.core.state import decode
 from peregrine.core.topology import Topology
@@ -102,6 +103,7 @@ def test_a_key_moves_live_and_the_router_dies_and_each_result_comes_once_and_in_
     at = {key: place for (place, _, _), blob in states.items() for key in decode(blob)}
     assert at == {f"k{key}": B if key in (3, 4) else A for key in range(10)}
     assert site.router.client().status().leftovers == []
+    assert audit_routers([site.router.settings]) == []
 
 
 def statuses(router: RouterProcess) -> list[str]:

@@ -6,13 +6,15 @@ import time
 from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from peregrine import proof
-from peregrine.audit import audit
+from peregrine.control.auditing import audit_routers
 from peregrine.control.local import Deployment, local
 from peregrine.core.keyspace import KeySet
+from peregrine.core.messages import Reached
 from peregrine.core.reconfigure import Move, Plan
 from peregrine.core.rows import UNCHAINED, Row
 from peregrine.core.topology import Link, Topology
@@ -67,12 +69,14 @@ class Traffic:
         return self.up.results_at_rest() == len(self.sent)
 
 
-def test_half_of_the_keys_move_between_two_applications_and_one_of_them_dies(java: None, tmp_path: Path) -> None:
+def test_half_of_the_keys_move_between_two_applications_over_tls_and_one_of_them_dies(
+    java: None, tmp_path: Path
+) -> None:
     topology = Topology.tree(CLOUD, {EDGE: (CLOUD, Link(5.0, 1000.0))})
     specs, operators = tm.specs(), tm.operators()
-    with local(
-        topology, specs, operators, directory=tmp_path, hosts="per-site", master="local-cluster[1,1,1024]"
-    ) as up:
+    cluster = {"hosts": "per-site", "master": "local-cluster[1,1,1024]", "tls": True}
+    news: list[Any] = []
+    with local(topology, specs, operators, directory=tmp_path, watch=news.append, **cluster) as up:
         traffic = Traffic(up)
         traffic.send(20)
         traffic.settled()
@@ -81,11 +85,10 @@ def test_half_of_the_keys_move_between_two_applications_and_one_of_them_dies(jav
 
         half = KeySet.of_keys(tm.GROUPS, CARS[:3])
         up.submit(Plan("half", ((Move(tm.MOV_AVG, half, PlaceId(CLOUD), PlaceId(EDGE)),),)))
-        traffic.send(20)
-        up.wait("half")
-        traffic.settled()
-
+        until(lambda: any(isinstance(each, Reached) and each.step == "snapshot" for each in news), "no snapshot")
         os.kill(up.hosts[EDGE].pids[0], signal.SIGKILL)
+        traffic.send(20)
+        up.wait("half", 180.0)
         traffic.send(10)
         traffic.settled()
 
@@ -99,8 +102,7 @@ def test_half_of_the_keys_move_between_two_applications_and_one_of_them_dies(jav
         assert result.rows_out == len(traffic.sent) == 300
         seen |= {pid for host in up.hosts.values() for pid in host.pids}
     assert [pid for pid in seen if runs(pid)] == []
-    configs = {site: RouterSettings.load(tmp_path / f"{site}.json").router_config() for site in (CLOUD, EDGE)}
-    assert audit(configs, {site: tmp_path / site / "journal" for site in configs}, PlaceId(CLOUD)) == []
+    assert audit_routers([RouterSettings.load(tmp_path / f"{site}.json") for site in (CLOUD, EDGE)]) == []
     with (
         pytest.raises(ConfigurationError, match='hosts="per-site"'),
         local(topology, specs, operators, directory=tmp_path),
