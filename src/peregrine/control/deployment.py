@@ -13,6 +13,7 @@ from peregrine.control.routers import SupervisedRouter
 from peregrine.control.supervisor import Supervisor
 from peregrine.core.coordinator import PlanEnded
 from peregrine.core.keyspace import KeySet
+from peregrine.core.mechanisms import MECHANISMS
 from peregrine.core.operator import OpSpec
 from peregrine.core.reconfigure import Plan
 from peregrine.core.state import whole
@@ -49,6 +50,7 @@ class Deployment:
         self.spark: Any  # a SparkSession: only spark/ knows its type
         self.host: Any  # the query in it that serves all places
         self.hosts: dict[SiteId, HostProcess] = {}  # with hosts="per-site"; then there is no session here
+        self.apart: frozenset[PlaceId] = frozenset()  # places that somebody else serves
         self.uplinks = Uplinks()
         self.before_submit: Callable[[Plan], None] = lambda plan: None
         self._token = token
@@ -98,6 +100,15 @@ class Deployment:
         """Returns when the plan is on the disk: it is carried out also if this process dies and comes back."""
         self.before_submit(plan)
         self.driver.submit(plan)
+        if MECHANISMS[plan.mechanism].alone:
+            self._stop_hosts(plan)
+
+    def _stop_hosts(self, plan: Plan) -> None:
+        """Of a plan that restarts them: who supervises the hosts starts them again."""
+        if not self.hosts:
+            self.host.query.stop()
+        for site in {site_of(place) for move in plan.moves() for place in (move.source, move.target)} & set(self.hosts):
+            self.hosts[site].kill()
 
     def knows(self, plan_id: str) -> bool:
         """Was this plan submitted, also before a restart?"""

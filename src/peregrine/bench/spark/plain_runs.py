@@ -48,6 +48,21 @@ class PlainRun:
         self.query.stop()
         self.query = self._plain.start(self._spark, self.config)
 
+    def repartition(self, partitions: int) -> int:
+        """The same with another number of partitions, by Spark's own offline repartitioning. It wants the batch to be
+        finished that was broken off. Returns the bytes of state that it wrote.
+        """
+        self.query.stop()
+        self._plain.start(self._spark, self.config, once=True).awaitTermination()
+        before = _bytes(self.config.checkpoint / "state")
+        self._plain.repartition(self._spark, self.config, partitions)
+        moved = _bytes(self.config.checkpoint / "state") - before
+        self.query = self._plain.start(self._spark, self.config)
+        return moved
+
+    def wait_for_batch(self) -> None:
+        self._until(lambda: progress(self.query))
+
     def stop(self) -> None:
         self.query.stop()
 
@@ -76,6 +91,10 @@ class PlainRun:
         got = self.lines()
         rows = max(max(seq for seq, _ in line) for line in got.values()) + 1
         return proof.prove(rows, got, road.results(rows, self.config.keys), {}, {})
+
+
+def _bytes(folder: Path) -> int:
+    return sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
 
 
 def _end(told: dict[str, Any]) -> int:

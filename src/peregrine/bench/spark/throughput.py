@@ -44,13 +44,13 @@ def ours(scale: Scale) -> Found:
     proofs = {}
     for keys in _keys(scale):
         with tempfile.TemporaryDirectory() as directory:
-            told, results = _saturated(Path(directory), rows, keys)
-        runs[str(keys)] = _rows_per_s(told)
+            told, results = saturated(Path(directory), rows, keys)
+        runs[str(keys)] = rows_per_s(told)
         proofs[f"{keys} keys"] = proved(proof.prove(rows, results, road.results(rows, keys), {}, {}))
     return {"rows_per_s": runs, "proofs": proofs}
 
 
-def _saturated(directory: Path, rows: int, keys: int) -> tuple[list[dict[str, Any]], Lines]:
+def saturated(directory: Path, rows: int, keys: int) -> tuple[list[dict[str, Any]], Lines]:
     from peregrine.spark import host, registry
     from peregrine.spark.session import open_session
     from peregrine.spark.worker import PlaceAddress
@@ -119,11 +119,11 @@ def plain(scale: Scale) -> Found:
             told = progress(run.query)
             run.stop()
             proofs[f"{keys} keys"] = proved(run.prove())
-        runs[str(keys)] = _rows_per_s(told)
+        runs[str(keys)] = rows_per_s(told)
     return {"rows_per_s": runs, "proofs": proofs}
 
 
-def _rows_per_s(told: list[dict[str, Any]]) -> float:
+def rows_per_s(told: list[dict[str, Any]]) -> float:
     """Of the batches behind the warm-up. Spark counts rows of ours in slices: what counts is how far they came."""
     counted = told[WARM_BATCHES:]
     first, last = counted[0]["sources"][0]["startOffset"], counted[-1]["sources"][0]["endOffset"]
