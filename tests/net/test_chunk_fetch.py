@@ -214,3 +214,28 @@ def test_a_fetch_that_breaks_goes_on_from_what_has_come(tmp_path: Path) -> None:
     fetcher.stop()
     assert source.asked == [7, 4] and told == [ChunksHere(5, 70)]
     assert all(map(near.has, names))
+
+
+def test_fetches_from_one_site_share_a_round_trip_and_each_is_told_when_it_is_whole(tmp_path: Path) -> None:
+    near, far = ChunkFiles(tmp_path / "near"), ChunkFiles(tmp_path / "far")
+    names = [far.put(b"%d" % i * 10) for i in range(10)]
+    near.put(b"9" * 10)
+    # The second wants what the first has asked for; the third needs nothing; the fourth needs another call.
+    shares = names[:3], names[2:5], names[9:], names[5:9]
+    wanted = [Fetch(number, tuple(share), CLOUD) for number, share in enumerate(shares)]
+    told: list[ChunksHere] = []
+
+    def offer(here: ChunksHere) -> None:
+        assert all(map(near.has, shares[here.fetch]))
+        told.append(here)
+        if len(told) == len(shares):
+            wanted.clear()
+
+    source = BreaksOnce(near, far)
+    source.asked.append(0)  # it does not break
+    fetcher = ChunkFetcher(source, lambda: list(wanted), offer)
+    fetcher.start()
+    until(lambda: not wanted)
+    fetcher.stop()
+    assert source.asked == [0, 8, 1]
+    assert told == [ChunksHere(0, 30), ChunksHere(1, 20), ChunksHere(2, 0), ChunksHere(3, 40)]

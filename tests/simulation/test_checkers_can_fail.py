@@ -40,6 +40,7 @@ from peregrine.core.mechanisms.program import (
 )
 from peregrine.core.messages import FromHost, FromLink, FromSource
 from peregrine.core.migrate import Role
+from peregrine.core.replicating import At, Ending, Replicating
 from peregrine.core.router import Router
 from peregrine.core.rows import (
     Clock,
@@ -223,6 +224,48 @@ def router_with(fetching: type[Fetching]) -> type[Router]:
     return Unpins
 
 
+class GivesUpTooEarly(Replicating):
+    """The target is told of what is given up ahead of a refresh that is still in the log."""
+
+    def _give_up(self, at: At, keys: KeySet) -> None:
+        self._endings.append(Ending(at, 0, keys))
+        self.on_commit(at[1])
+
+
+class BelievesInReplicas(Replicating):
+    """What was stopped is given up at the target, and the old place does not learn of it."""
+
+    def stop(self, op: OpId, keys: KeySet, source: PlaceId, target: PlaceId) -> None:
+        if gone := self._end((op, source, target), keys):
+            self._give_up((op, source, target), gone)
+
+
+class LeavesReplicasBehind(Replicating):
+    """A key that moves away keeps its replicas."""
+
+    def leave(self, op: OpId, keys: KeySet, source: PlaceId) -> None:
+        pass
+
+
+def router_that_replicates(replicating: type[Replicating]) -> type[Router]:
+    class LegsThatReplicate(Legs):
+        def __init__(self, router: Ports, mechanisms: Mapping[str, Mechanism]) -> None:
+            super().__init__(router, mechanisms)
+            self.replicating = replicating(router, self.fetching, self.halts)
+
+    class Replicates(Router):
+        legs_type = LegsThatReplicate
+
+    return Replicates
+
+
+REPLICA_FAULTS: dict[str, Doubles] = {
+    "replicas are given up too early": Doubles(router=router_that_replicates(GivesUpTooEarly)),
+    "replicas that were stopped are believed in": Doubles(router=router_that_replicates(BelievesInReplicas)),
+    "replicas of keys that left stay behind": Doubles(router=router_that_replicates(LeavesReplicasBehind)),
+}
+
+
 class ForgetsTheStateBefore(SimHost):
     """Writes down only what it needs once the batch is committed."""
 
@@ -309,10 +352,13 @@ FAULTS: dict[str, Doubles] = {
 
 
 def first_seed_that_fails(
-    doubles: Doubles, change: Callable[[Scenario], Scenario] = lambda s: s, app: str | None = None
+    doubles: Doubles,
+    change: Callable[[Scenario], Scenario] = lambda s: s,
+    app: str | None = None,
+    mechanism: str = "live",
 ) -> int | None:
     for seed in range(SEEDS):
-        scenario = change(draw(seed, Options(mechanism="live", app=app)))
+        scenario = change(draw(seed, Options(mechanism=mechanism, app=app)))
         try:
             found = check(Simulation(scenario, doubles).run(), Simulation(scenario.reference()).run())
         except (AssertionError, PeregrineError):
@@ -330,6 +376,12 @@ def test_the_simulator_finds(fault: str) -> None:
 @pytest.mark.parametrize("fault", STAGED_FAULTS)
 def test_the_simulator_finds_in_event_time_through_several_operators(fault: str) -> None:
     found = first_seed_that_fails(STAGED_FAULTS[fault], restless, app="staged")
+    assert found is not None, f"nobody noticed: {fault}"
+
+
+@pytest.mark.parametrize("fault", REPLICA_FAULTS)
+def test_the_simulator_finds_with_replicas(fault: str) -> None:
+    found = first_seed_that_fails(REPLICA_FAULTS[fault], restless, mechanism="replica")
     assert found is not None, f"nobody noticed: {fault}"
 
 

@@ -138,7 +138,7 @@ def test_throughput_counts_what_the_batches_behind_the_warm_up_did() -> None:
         return {"sources": [offsets], "durationMs": {"triggerExecution": ms}}
 
     told = [batch(0, 100, 9000), batch(100, 200, 5000), batch(200, 300, 1000), batch(300, 400, 3000)]
-    assert throughput._rows_per_s(told) == 50.0
+    assert throughput.rows_per_s(told) == 50.0
 
 
 def a_move(disruption_ms: float, moved_ms: float = 90.0, unmoved_ms: float = 60.0) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from harness import AT_CLOUD, AT_EDGE1, CLOUD, EDGE1, OP, REGION, SINK, Batch, N
 from peregrine.core.chunks import MemoryChunks
 from peregrine.core.host import apply, by_group
 from peregrine.core.large import Sizes, Spill
-from peregrine.core.messages import ChunksHere, Committed, Effect, Fetch, FromHost, KeepReplicas
+from peregrine.core.messages import ChunksHere, Committed, Effect, Fetch, FromHost, KeepReplicas, StopReplicas
 from peregrine.core.migrate import Migration
 from peregrine.core.replication import StateMoved
 from peregrine.core.router import Router
@@ -185,7 +185,7 @@ def test_a_router_that_comes_back_wants_what_has_not_come() -> None:
 def test_a_refresh_of_a_replica_fetches_only_what_has_changed() -> None:
     """Spacker III-B, with values that are in chunks."""
     net = net_with_state(big=True)
-    net.step(CLOUD, KeepReplicas(OP, keys("car1"), AT_CLOUD, AT_EDGE1))
+    net.step(CLOUD, KeepReplicas(OP, keys("car1"), AT_CLOUD, AT_EDGE1, 1))
     net.tick(100)
     net.settle()
     first = len(net.wanted[0][1].names)
@@ -202,25 +202,39 @@ def test_a_refresh_of_a_replica_fetches_only_what_has_changed() -> None:
     assert net.pinned(EDGE1) >= set(net.chunks[EDGE1].chunks)  # a replica keeps its chunks
 
 
-def test_replicas_are_kept_in_the_order_in_which_they_came() -> None:
-    """The second refresh needs nothing that is not here, but it must not be replaced by the first."""
-    net = net_with_state()
-    net.step(CLOUD, KeepReplicas(OP, keys("car1"), AT_CLOUD, AT_EDGE1))
+def test_a_migration_does_not_wait_for_a_refresh_that_it_can_do_without() -> None:
+    """What the refresh brings when the key lives here already is of no use to anybody, and is given up."""
+    net, reference = net_with_state(big=True), net_with_state(big=True)
+    net.step(CLOUD, KeepReplicas(OP, keys("car1"), AT_CLOUD, AT_EDGE1, 1))
     net.tick(100)
     net.settle()
-    net.send(EDGE1, "car1")
+    for each in (net, reference):
+        each.send(EDGE1, "car1")
+        each.settle()
+    net.begin(down("replica"))
     net.settle()
-    net.tick(200)
-    net.settle()
-    (_, one), (_, two) = net.wanted
+    assert len(net.wanted) == 2
     net.wanted.reverse()
     net.fetch()
     net.settle()
-    assert net.routers[EDGE1].legs.replicas.get(OP, AT_EDGE1, "car1") is None
+    assert net.statuses()[-1] == "done"
+    assert net.value(AT_EDGE1) == reference.value(AT_CLOUD)
     net.fetch()
     net.settle()
-    kept = net.routers[EDGE1].legs.replicas.get(OP, AT_EDGE1, "car1")
-    assert kept is not None and set(two.names) <= set(kept.stored) != set(one.names)
+    assert net.pinned(EDGE1) == net.pinned(CLOUD) == set()
+
+
+def test_chunks_of_replicas_that_are_stopped_may_be_collected() -> None:
+    net = net_with_state(big=True)
+    net.step(CLOUD, KeepReplicas(OP, keys("car1"), AT_CLOUD, AT_EDGE1, 1))
+    net.tick(100)
+    net.settle()
+    net.fetch()
+    net.settle()
+    assert net.pinned(EDGE1) == set(net.chunks[EDGE1].chunks) != set()
+    net.step(CLOUD, StopReplicas(OP, keys("car1"), AT_CLOUD, AT_EDGE1))
+    net.settle()
+    assert net.pinned(EDGE1) == net.pinned(CLOUD) == set()
 
 
 def test_a_store_fetches_what_is_donated_and_the_target_fetches_it_from_there() -> None:

@@ -271,7 +271,7 @@ def test_a_delta_snapshot_ships_only_chunks_that_the_place_lacks() -> None:
     (whole,) = images(first[-1])
     assert len(whole.data) == len(whole.chunks) > 5
     second, state = apply_small(state, snapshot("car1", delta=True, static=True))
-    assert images(second[-1])[0].data == ()
+    assert second == []  # nothing has changed: nothing is sent
     third, state = apply_small(state, *big(1, start=5), snapshot("car1", delta=True, static=True))
     assert 0 < len(images(third[-1])[0].data) < len(whole.chunks)
     elsewhere, state = apply_small(state, TakeSnapshot(OP, 0, keys("car1"), AT_EDGE2, CLOUD, delta=True))
@@ -334,24 +334,24 @@ def test_a_place_is_ripe_when_the_windows_that_were_open_at_the_first_question_h
     again, state = run(ask(100), state=state, operator=TUMBLING)
     assert [e.item.until_ms for e in again if isinstance(e.item, Marker)] == [100]
     last, _ = run(given(0, row("car1", 1, time_ms=150)), ask(100), state=state, operator=TUMBLING)
-    answer, marks = last[-1].item, last[-2].item
+    answer = last[-1].item
     assert isinstance(answer, Marker) and answer.until_ms is None and answer.role is Role.SOURCE
-    assert isinstance(marks, StateRows) and [image.version for image in marks.images] == [0]
 
 
-def test_restoring_marks_alone_adds_to_what_the_place_has_seen_itself() -> None:
-    """Survey IV-C: no window moves, but a source that had said its last word must be heard at D."""
-    away, _ = run(given(0, row("car1", 0, time_ms=10, source="t")), clock(300, "car1"), snapshot("car1"))
+def test_what_is_beside_windows_moves_without_them() -> None:
+    """Survey IV-C: no window moves, but a source that had said its last word must be heard at D (decision 0008)."""
     both = Tumbling(SINK, OP, 100, lambda key: ("s", "t"))
-    emissions, state = run(
-        given(0, row("car1", 5, time_ms=20, source="t"), muted=True),
-        RestoreKeys(OP, 0, images(away[-1]), marks_only=True),
-        operator=both,
-    )
-    there = decode(state)["car1"]
+    beside = snapshot("car1", beside_windows=True)
+    away, _ = run(given(0, row("car1", 0, time_ms=10, source="t")), clock(300, "car1"), beside, operator=both)
+    told = RestoreKeys(OP, 0, images(away[-1]), beside_windows=True)
+    emissions, fresh = run(told, operator=both)
     assert emissions == []
-    assert there.books.marks == {"s": 300, "t": 20}
-    assert there.value == {100: [1, there.value[100][1]]}
+    there = decode(fresh)["car1"]
+    assert (there.value, there.books.marks, there.version) == (None, {"s": 300, "t": 10}, 1)
+    _, state = run(given(0, row("car1", 5, time_ms=20, source="t"), muted=True), told, operator=both)
+    there = decode(state)["car1"]
+    assert list(there.value) == [100]
+    assert (there.books.marks, there.version) == ({"s": 300, "t": 10}, 1)
 
 
 # --- a stretch of the log, by group ---

@@ -2,7 +2,7 @@
 
 import pytest
 
-from harness import AT_CLOUD, AT_EDGE2, CLOUD, OP, keys
+from harness import AT_CLOUD, AT_EDGE1, AT_EDGE2, CLOUD, OP, keys
 from peregrine.core.replication import ReplicaStore, Retrieval, StateMoved, retrieval
 from peregrine.core.rows import KeyImage, StateRows
 from peregrine.core.state import Books, KeyState, restored
@@ -23,7 +23,7 @@ def image(content: object, has: KeyImage | None = None, key: str = "car1", versi
 
 
 def sent(*images: KeyImage, place: PlaceId = AT_CLOUD) -> StateRows:
-    return StateRows(OP, place, CLOUD, keys(*(each.key for each in images)), images, static=True)
+    return StateRows(OP, place, CLOUD, keys(*(each.key for each in images)), images, static=True, source=AT_EDGE1)
 
 
 def test_a_fresh_replica_is_reloaded() -> None:
@@ -58,7 +58,7 @@ def test_a_patched_replica_describes_the_key_as_it_is_now() -> None:
     first = image(value(20))
     store.keep(sent(first))
     delta = image(value(25), has=first, version=9)
-    whole = store.complete(OP, AT_CLOUD, delta)
+    whole = store.complete(OP, AT_EDGE1, AT_CLOUD, delta)
     assert restored(whole).value == value(25)
     assert whole.version == 9
 
@@ -71,7 +71,7 @@ def test_each_refresh_builds_on_the_one_before() -> None:
     three = image(value(30), has=two)
     for each in (one, two, three):
         store.keep(sent(each))
-    kept = store.get(OP, AT_CLOUD, "car1")
+    kept = store.get(OP, AT_EDGE1, AT_CLOUD, "car1")
     assert kept is not None and restored(kept).value == value(30)
     assert {name for name, _ in kept.data} == set(kept.chunks)  # chunks of older versions are gone
 
@@ -79,8 +79,8 @@ def test_each_refresh_builds_on_the_one_before() -> None:
 def test_a_replica_has_done_its_duty_once_it_was_completed() -> None:
     store = ReplicaStore()
     store.keep(sent(image(value(20))))
-    store.complete(OP, AT_CLOUD, image(value(20)))
-    assert store.get(OP, AT_CLOUD, "car1") is None
+    store.complete(OP, AT_EDGE1, AT_CLOUD, image(value(20)))
+    assert store.get(OP, AT_EDGE1, AT_CLOUD, "car1") is None
 
 
 def test_a_delta_on_a_replica_that_was_given_up_is_of_no_use() -> None:
@@ -88,16 +88,16 @@ def test_a_delta_on_a_replica_that_was_given_up_is_of_no_use() -> None:
     store = ReplicaStore()
     first = image(value(20))
     store.keep(sent(first))
-    store.discard(OP, AT_CLOUD, keys("car1"))
+    store.discard(OP, AT_EDGE1, AT_CLOUD, keys("car1"))
     store.keep(sent(image(value(25), has=first)))
-    assert store.get(OP, AT_CLOUD, "car1") is None
+    assert store.get(OP, AT_EDGE1, AT_CLOUD, "car1") is None
 
 
 def test_missing_chunks_are_an_error_that_says_what_to_do() -> None:
     store = ReplicaStore()
     first = image(value(20))
     with pytest.raises(ProtocolError) as error:
-        store.complete(OP, AT_CLOUD, image(value(25), has=first))
+        store.complete(OP, AT_EDGE1, AT_CLOUD, image(value(25), has=first))
     assert "car1" in error.value.what and AT_CLOUD in error.value.what
     assert "live" in error.value.remedy
 
@@ -106,10 +106,10 @@ def test_replicas_of_other_places_keys_and_operators_are_untouched() -> None:
     store = ReplicaStore()
     store.keep(sent(image(value(20)), image(value(5), key="car2")))
     store.keep(sent(image(value(20)), place=AT_EDGE2))
-    store.discard(OP, AT_CLOUD, keys("car1"))
-    assert store.get(OP, AT_CLOUD, "car1") is None
-    assert store.get(OP, AT_CLOUD, "car2") is not None
-    assert store.get(OP, AT_EDGE2, "car1") is not None
+    store.discard(OP, AT_EDGE1, AT_CLOUD, keys("car1"))
+    assert store.get(OP, AT_EDGE1, AT_CLOUD, "car1") is None
+    assert store.get(OP, AT_EDGE1, AT_CLOUD, "car2") is not None
+    assert store.get(OP, AT_EDGE1, AT_EDGE2, "car1") is not None
 
 
 def test_costs_of_several_migrations_add_up_key_by_key() -> None:

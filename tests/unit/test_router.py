@@ -339,7 +339,7 @@ def test_a_router_that_steps_through_its_journal_again_wants_the_same_done(
     source, target, anchor = direction
     net = Net(specs=(spec(ticks=True, roaming=True), sink()), owners=[(keys("car1", "car2", "van1"), source)])
     m = migration(keys("car1", "van1"), source, target, anchor, mechanism)
-    net.step(SiteId(source), KeepReplicas(OP, m.keys, source, target))
+    net.step(SiteId(source), KeepReplicas(OP, m.keys, source, target, 1))
     for moment in range(60):
         choice = rng.random()
         if choice < 0.25:
@@ -378,16 +378,16 @@ def test_performing_effects_again_changes_nothing_outside() -> None:
 # --- replicas ---
 
 
-def test_replicas_are_refreshed_with_every_tick_while_the_key_lives_there() -> None:
+def test_replicas_are_refreshed_while_the_key_lives_there() -> None:
     """Spacker III-B: replication goes on ahead of any migration, and follows the key's place."""
     net = Net(owners=[(keys("car1"), AT_EDGE1)])
-    net.step(EDGE1, KeepReplicas(OP, keys("car1"), AT_EDGE1, AT_EDGE2))
-    net.step(EDGE1, KeepReplicas(OP, keys("car1"), AT_EDGE1, AT_EDGE2))  # said twice, kept once
+    net.step(EDGE1, KeepReplicas(OP, keys("car1"), AT_EDGE1, AT_EDGE2, 1))
+    net.step(EDGE1, KeepReplicas(OP, keys("car1"), AT_EDGE1, AT_EDGE2, 1))  # said twice, kept once
     net.send(EDGE1, "car1")
     net.tick(1)
     net.settle()
     assert net.log(AT_EDGE1) == ["car1#0", "<snapshot>"]
-    replica = net.routers[EDGE2].legs.replicas.get(OP, AT_EDGE2, "car1")
+    replica = net.routers[EDGE2].legs.replicas.get(OP, AT_EDGE1, AT_EDGE2, "car1")
     assert replica is not None and replica.version == 1
     net.begin(migration(keys("car1"), AT_EDGE1, AT_CLOUD, EDGE1))
     net.settle()

@@ -177,18 +177,18 @@ def test_an_aborted_key_can_migrate_later() -> None:
 def test_replicas_that_an_abort_gave_up_are_sent_whole_again() -> None:
     """Spacker III-B: S must not believe that D still has chunks which D has given up."""
     net = at_edge1(chunk_bytes=8)
-    net.step(EDGE1, KeepReplicas(OP, K, AT_EDGE1, AT_CLOUD))
+    net.step(EDGE1, KeepReplicas(OP, K, AT_EDGE1, AT_CLOUD, 1))
     net.tick(1)
     net.settle()
-    assert net.routers[CLOUD].legs.replicas.get(OP, AT_CLOUD, "car1") is not None
+    assert net.routers[CLOUD].legs.replicas.get(OP, AT_EDGE1, AT_CLOUD, "car1") is not None
     net.begin(UP)
     net.settle(hosts=False)
     net.abort(UP)
     net.settle()
-    assert net.routers[CLOUD].legs.replicas.get(OP, AT_CLOUD, "car1") is None
+    assert net.routers[CLOUD].legs.replicas.get(OP, AT_EDGE1, AT_CLOUD, "car1") is None
     net.tick(2)
     net.settle()
-    assert net.routers[CLOUD].legs.replicas.get(OP, AT_CLOUD, "car1") is not None
+    assert net.routers[CLOUD].legs.replicas.get(OP, AT_EDGE1, AT_CLOUD, "car1") is not None
     net.send(EDGE1, "car1")
     net.begin(migration(K, AT_EDGE1, AT_CLOUD, EDGE1, "replica", id="again"))
     net.settle()
@@ -228,7 +228,7 @@ def test_an_abort_at_any_moment_ends_as_if_nothing_had_been_or_as_if_it_had_not_
     rng = random.Random(f"{mechanism} {way} {seed}")
     net, calm = network(mechanism, source), network(mechanism, source)
     m = migration(keys("car1", "van1"), source, target, anchor, mechanism)
-    net.step(SiteId(source), KeepReplicas(OP, m.keys, source, target))
+    net.step(SiteId(source), KeepReplicas(OP, m.keys, source, target, 1))
     before = rules(net)
     begins_at, aborts_at = 10, rng.randrange(10, 70)
     for moment in range(100):
@@ -361,7 +361,7 @@ def test_an_abort_asks_d_to_forget_without_an_acknowledgement() -> None:
 
 
 def test_an_aborted_window_recreation_asks_no_more() -> None:
-    """Survey IV-C: the question whether windows have closed is asked with every tick until it is moot."""
+    """Survey IV-C: the question whether windows have closed is asked again and again until it is moot."""
     net = network("window-recreation", AT_EDGE1)
     net.send(EDGE1, "car1", source="s1", time_ms=10)
     m: Migration = migration(K, AT_EDGE1, AT_CLOUD, EDGE1, "window-recreation")

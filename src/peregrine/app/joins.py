@@ -160,6 +160,8 @@ class WindowJoin(_Pairs):
     arrival; a record is kept once, in however many windows it is.
     """
 
+    windowed = True
+
     def __init__(
         self,
         left_schema: Schema,
@@ -220,6 +222,12 @@ class WindowJoin(_Pairs):
 
     def open_ends(self, state: Any) -> list[int]:
         return [] if state is None else list(state[0])
+
+    def beside_windows(self, state: Any) -> Any:
+        return None if state is None else state[1]
+
+    def with_windows(self, beside: Any, state: Any) -> Any:
+        return None if beside is None or state is None else [state[0], beside, *state[2:]]
 
     def _close(self, due: list[int], state: Any) -> list[Emit]:
         windows: dict[int, tuple[list[Any], list[Any]]] = {end: ([], []) for end in due}

@@ -56,8 +56,10 @@ class SessionWindows:
         return ([next_ms, watermark_ms, stay] if stay else None), emits
 
     def open_ends(self, state: Any) -> list[int]:
-        """Of the sessions about which something may still be told."""
-        return [] if state is None else [session[END] for session in state[SESSIONS]]
+        """Of the sessions about which something may still be told. As they were when the sessions began: one that has
+        grown since is still the same.
+        """
+        return [] if state is None else [session[START] + self.reach_ms for session in state[SESSIONS]]
 
     def _tell(self, key: Key, session: Any, emits: list[Emit]) -> None:
         end = session[END] - 1

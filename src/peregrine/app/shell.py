@@ -108,6 +108,16 @@ class Shell:
     def open_ends(self, value: Any) -> list[int]:
         return self.logic.open_ends(value[1]) if value is not None else []
 
+    def beside_windows(self, value: Any) -> Any:
+        windowed: Any = self.logic  # nobody asks others
+        return None if value is None else [value[0], windowed.beside_windows(value[1]), *value[2:]]
+
+    def with_windows(self, beside: Any, value: Any) -> Any:
+        if beside is None:
+            return None
+        windowed: Any = self.logic
+        return [beside[0], windowed.with_windows(beside[1], None if value is None else value[1]), *beside[2:]]
+
     def _know(self, key: str) -> _Known:
         if len(self._known) >= _MOST_KNOWN:
             self._known.clear()

@@ -45,6 +45,14 @@ class _Windows:
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), self._arguments
 
+    # Windows of time and sessions keep [next, ended, windows].
+
+    def beside_windows(self, state: Any) -> Any:
+        return None if state is None else state[:-1]
+
+    def with_windows(self, beside: Any, state: Any) -> Any:
+        return None if beside is None or state is None else [*beside, state[-1]]
+
 
 class WindowAggregate(_Windows):
     """The aggregates of each window. Output: the key, `window_start_ms` and `window_end_ms` if timed, aggregates.

@@ -91,10 +91,11 @@ def local(
             durable.place(tuple(initial))
         durable.dwell(dwell_ms)
         registry = _publish(directory, operators)
+        deployment.apart = frozenset(apart)
         if hosts == PER_SITE:
             start_per_site(deployment, registry, token_file, master, stack)
         else:
-            _start_hosts(deployment, registry, token_file, master, apart, stack)
+            _start_hosts(deployment, registry, token_file, master, stack)
         stack.callback(deployment.close_devices)
         deployment.driver = stack.enter_context(ManagerDriver(durable, deployment.clients, watch))
         stack.callback(deployment.supervisor.stop)  # first of all: what ends now is to stay so
@@ -160,7 +161,6 @@ def _start_hosts(
     registry: Path,
     token_file: Path,
     master: str | None,
-    apart: Collection[PlaceId],
     stack: ExitStack,
 ) -> None:
     from peregrine.spark.host import HostConfig
@@ -177,7 +177,7 @@ def _start_hosts(
         PlaceAddress(place, deployment.addresses[site])
         for site in deployment.topology.sites
         for place in deployment.topology.places(site)
-        if place not in apart
+        if place not in deployment.apart
     ]
     chunks = {place: deployment.chunks(place) for place, _ in places}
     config = HostConfig(places, token_file, registry, deployment.checkpoint, chunks=chunks)

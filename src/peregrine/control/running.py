@@ -12,7 +12,7 @@ It is a deployment (control/local.py) of what the applications compile to, with 
 import functools
 import itertools
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -29,12 +29,14 @@ from peregrine.control.transforms import Transforms, check, place_of, places_apa
 from peregrine.core import state
 from peregrine.core.coordinator import PlanEnded
 from peregrine.core.keyspace import KeySet, group_of, stable_hash
+from peregrine.core.messages import REFRESH_MS
 from peregrine.core.placement import Initial
 from peregrine.core.reconfigure import Move, Plan
 from peregrine.core.topology import Topology
 from peregrine.errors import PlanError, Unreachable
+from peregrine.plan.metrics import Unit
 from peregrine.plan.strategy import Strategy
-from peregrine.types import OpId, SiteId
+from peregrine.types import OpId, PlaceId, SiteId
 
 At = Mapping[str, Mapping[str, Wanted]]  # operator -> site -> keys
 
@@ -129,6 +131,21 @@ class Running:
         """As `move`, but planned, and only shown: `describe()` says what would happen, `run()` does it."""
         moves, usual = self._moves(operator, to, keys)
         return self.planner.plan(moves, strategy, mechanism or usual)
+
+    def replicate(
+        self, operator: str, strategy: str | Strategy = "consistent-hashing", every_ms: int = REFRESH_MS
+    ) -> Mapping[Unit, Sequence[PlaceId]]:
+        """From now on, replicas of an operator's keys at other places, as the strategy says: what moves there by the
+        mechanism `replica` travels only as far as it has changed. A key that moves has used up its replicas.
+        """
+        op = self._names.operator(operator)
+        if op in self._names.transforms or self.deployment.specs[op].stateless:
+            raise PlanError(f"{operator} has no state of which there could be replicas", "name an operator with keys")
+        return self.planner.replicate(op, strategy, every_ms)
+
+    def stop_replicas(self, operator: str) -> None:
+        """What `replicate` began ends: the replicas are given up."""
+        self.planner.stop_replicas(self._names.operator(operator))
 
     @functools.cached_property
     def planner(self) -> Planner:

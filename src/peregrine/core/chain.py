@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from peregrine.core.operator import Marks, Operator, OpSpec, Out, timing_of
+from peregrine.core.operator import Marks, Operator, OpSpec, Out, beside_windows, timing_of, with_windows
 from peregrine.core.rows import UNCHAINED, Row
 from peregrine.errors import ConfigurationError
 from peregrine.types import OpId
@@ -44,6 +44,12 @@ class Chain:
 
     def open_ends(self, value: Any) -> list[int]:
         return self.head.open_ends(value)
+
+    def beside_windows(self, value: Any) -> Any:
+        return beside_windows(self.head, value)
+
+    def with_windows(self, beside: Any, value: Any) -> Any:
+        return with_windows(self.head, beside, value)
 
     def _through(self, outs: list[Out], created_ms: int) -> list[Out]:
         done: list[Out] = []

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from peregrine.core.messages import Fetch
 from peregrine.core.replication import ReplicaStore
 from peregrine.core.rows import ChunksTaken, KeyImage, StateRows
-from peregrine.types import MigrationId, PlaceId
+from peregrine.types import MigrationId, OpId, PlaceId
 
 if TYPE_CHECKING:
     from peregrine.core.leg import Ports
@@ -43,8 +43,11 @@ class Fetching:
     # --- where state comes from ---
 
     def depart(self, state: StateRows) -> StateRows:
-        """State that leaves from here: its chunks stay until somebody says that they have been taken."""
-        if not state.stored:
+        """State that leaves from here: its chunks stay until somebody says that they have been taken.
+
+        Of replicas it is said even if there are none: so it is known here that they have been applied there.
+        """
+        if not state.stored and state.migration is not None:
             return state
         self._pins += 1
         self._leaving[self._pins] = state = replace(state, origin=self._router.site, pin=self._pins)
@@ -109,6 +112,13 @@ class Fetching:
     def pending(self) -> list[Fetch]:
         return [arrival.fetch for arrival in self._arrivals if arrival.fetch is not None]
 
+    def refreshing(self, op: OpId, source: PlaceId, target: PlaceId) -> bool:
+        """Are replicas of this place on their way to that one?"""
+        return any(
+            state.migration is None and (state.op, state.source, state.target) == (op, source, target)
+            for state in self._leaving.values()
+        )
+
     def leaving(self) -> int:
         """For how much state on its way chunks are kept."""
         return len(self._leaving)
@@ -124,7 +134,7 @@ class Fetching:
         return [f"state of {each.id} waits for its chunks" for each in waiting if each]
 
     def _lacking(self, state: StateRows, image: KeyImage) -> list[bytes]:
-        replica = self._replicas.get(state.op, state.target, image.key) if image.stored else None
+        replica = self._replicas.get(state.op, state.whose, state.target, image.key) if image.stored else None
         has = set(replica.stored) if replica is not None else ()
         return [name for name in image.stored if name not in has]
 
@@ -137,8 +147,7 @@ def _builds_on_any(state: StateRows, earlier: list[Arrival]) -> bool:
     if not earlier or (state.migration is not None and not state.static and all(map(_self_contained, state.images))):
         return False
     return any(
-        each.state.op == state.op
-        and each.state.target == state.target
+        (each.state.op, each.state.whose, each.state.target) == (state.op, state.whose, state.target)
         and not each.state.covers.isdisjoint(state.covers)
         for each in earlier
     )

@@ -18,7 +18,7 @@ from peregrine.core.keyspace import KeySet, stable_hash
 from peregrine.core.large import Spill
 from peregrine.core.mechanisms.program import On
 from peregrine.core.migrate import Role
-from peregrine.core.operator import Operator, Out, Timing, timing_of
+from peregrine.core.operator import Operator, Out, Timing, beside_windows, timing_of, with_windows
 from peregrine.core.rows import (
     ROW_SCHEMA,
     UNCHAINED,
@@ -38,7 +38,7 @@ from peregrine.core.rows import (
 )
 from peregrine.core.state import CHUNK_BYTES, Books, Keys, KeyState, decode, encode, restored, waiting_row
 from peregrine.core.watermarks import NEVER, Watermarks
-from peregrine.types import MigrationId, OpId, SourceId, site_of
+from peregrine.types import MigrationId, OpId, SourceId
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,12 +231,18 @@ class _Work:
             if ks.version < ask.shed_below:
                 shed.append((key, ks.version))
                 ks = KeyState(None, ks.books)  # the books stay: they are what keeps later rows once and in order
+            elif ask.beside_windows:
+                ks = KeyState(beside_windows(self.operator, ks.value), ks.books, ks.version)
             image = ks.image(key, ask.target if ask.delta else None, self.chunk_bytes, self.spill)
-            images.append(image)
+            refreshed = ask.static and ask.migration is None
+            if not refreshed or image.shipped != ks.sent.get(ask.target):
+                images.append(image)
             if ask.static:
-                ks.sent[ask.target] = [] if image.spilled else list(image.chunks)
+                ks.sent[ask.target] = image.shipped
             if ask.drop:
                 del self.keys[key]
+        if ask.static and ask.migration is None and not images:
+            return  # the replicas there are as fresh as what is here
         sent = StateRows(ask.op, ask.target, ask.dest, ask.keys, tuple(images), ask.migration, ask.static, tuple(shed))
         if not ask.static:
             sent = replace(sent, clocks=self.watermarks.only(ask.keys).encode())
@@ -245,25 +251,13 @@ class _Work:
         self._send(offset, sent)
 
     def restore(self, given: RestoreKeys) -> None:
-        told = Watermarks.decode(given.clocks).stretches
-        self.watermarks.add(told)
+        self.watermarks.add(Watermarks.decode(given.clocks).stretches)
         for image in given.images:
             there = restored(image, self.spill)
-            if not given.marks_only:
-                self.keys[image.key] = there
-                continue
-            here = self.keys.setdefault(image.key, KeyState(None, Books()))
-            for source, mark in there.books.marks.items():
-                here.books.marks[source] = max(mark, here.books.marks.get(source, mark))
-        if not given.marks_only:
-            return
-        covered = {key for each in told for key in self.keys.within(each.keys)}
-        for key in sorted(covered.union(image.key for image in given.images)):
-            ks = self.keys[key]
-            for source, mark in self.watermarks.of(key).items():
-                ks.books.marks[source] = max(mark, ks.books.marks.get(source, mark))
-            # Windows that this closes have been emitted where the watermarks come from.
-            ks.value, _ = self.operator.on_clock(key, ks.value, ks.books.marks, None)
+            if given.beside_windows:
+                here = self.keys.get(image.key)
+                there.value = with_windows(self.operator, there.value, here.value if here is not None else None)
+            self.keys[image.key] = there
 
     def drop(self, offset: int, ask: DropKeys) -> None:
         for key in self.keys.within(ask.keys):
@@ -276,18 +270,6 @@ class _Work:
         ends = [end for key, ks in self.keys.items() if key in ask.keys for end in self.operator.open_ends(ks.value)]
         until_ms = max(ends, default=None) if ask.until_ms is None else ask.until_ms
         ripe = until_ms is None or all(end > until_ms for end in ends)
-        if ripe:
-            marks = [
-                KeyState(None, Books(marks=ks.books.marks)).image(key, None, self.chunk_bytes)
-                for key, ks in sorted(self.keys.items())
-                if key in ask.keys
-            ]
-            target = ask.migration.target
-            heard = self.watermarks.only(ask.keys).encode()
-            self._send(
-                offset,
-                StateRows(ask.op, target, site_of(target), ask.keys, tuple(marks), ask.migration, clocks=heard),
-            )
         self._send(offset, Marker(On.RIPE, Role.SOURCE, ask.migration, ask.keys, until_ms=None if ripe else until_ms))
 
     def _emit(self, offset: int, outs: list[Out], gate: MigrationId | None, created_ms: int) -> None:

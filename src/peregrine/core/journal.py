@@ -23,6 +23,7 @@ from peregrine.core.messages import (
     KeepReplicas,
     Query,
     SetOwner,
+    StopReplicas,
     Tick,
     Together,
 )
@@ -30,7 +31,8 @@ from peregrine.core.rows import Clock, Marker, Rows, StateRows
 from peregrine.errors import CorruptMarker
 
 _PLAIN: dict[str, type[Any]] = {
-    kind.__name__: kind for kind in (Committed, ChunksHere, Attach, Tick, SetOwner, Begin, Abort, Query, KeepReplicas)
+    kind.__name__: kind
+    for kind in (Committed, ChunksHere, Attach, Tick, SetOwner, Begin, Abort, Query, KeepReplicas, StopReplicas)
 }
 _encoder = msgspec.msgpack.Encoder(order="deterministic")
 _decoder = msgspec.msgpack.Decoder(tuple[str, msgspec.Raw])

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from peregrine.core.keyspace import KeySet
+from peregrine.core.mechanisms.program import On
 from peregrine.core.messages import Fetch
 from peregrine.core.migrate import Migration, Role
 from peregrine.core.replication import NOTHING_MOVED, StateMoved
@@ -51,7 +52,7 @@ class Leg:
     # source
     deferring: bool = False
     flushing: bool = False  # rows that went to the anchor are on their way back
-    ripe_asked: dict[int, int | None] = field(default_factory=dict)  # groups that are not ripe -> until when
+    unripe: dict[int, int] = field(default_factory=dict)  # groups that were not ripe when last asked -> until when
     # target
     holding: bool = False
     fetching: bool = False
@@ -60,6 +61,7 @@ class Leg:
     gated: bool = False
     catch_up_to: int | None = None  # offset up to which D's host must have come
     caught_up: bool = False
+    then: On = On.CAUGHT_UP  # what happens when it is
     # gate
     closed: bool = False
     behind_gate: list[Rows | Clock] = field(default_factory=list)

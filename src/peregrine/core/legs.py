@@ -18,6 +18,7 @@ from peregrine.core.leg import Leg, LegBook, Ports
 from peregrine.core.mechanisms.program import Mechanism, On
 from peregrine.core.migrate import Migration, Role
 from peregrine.core.primitives import Halts, ask_ripe, perform, snapshot_fetched, sweep
+from peregrine.core.replicating import Replicating
 from peregrine.core.replication import ReplicaStore, StateMoved
 from peregrine.core.routes import Route
 from peregrine.core.rows import Clock, Marker, Rows, StateRows, split_keys
@@ -32,6 +33,7 @@ class Legs:
         self.halts = Halts(router)
         self.replicas = ReplicaStore()
         self.fetching = Fetching(router, self.replicas)
+        self.replicating = Replicating(router, self.fetching, self.halts)
         self._mechanisms = mechanisms
 
     # --- commands of the manager ---
@@ -86,12 +88,13 @@ class Legs:
                 self._on_ripe(leg, marker)
             case On.FETCH:
                 snapshot_fetched(self, leg, marker.keys)
-            case On.READY if leg.aborting:
+            case On.READY | On.HANDOVER if leg.aborting:
                 pass
             case event:
                 self.happen(leg, event)
         if role is Role.SOURCE and marker.event is self.mechanism(migration).last_at_source:
             self.book.end(migration.id, role, "left")
+            self.replicating.leave(migration.op, migration.keys, migration.source)
 
     def on_state(self, state: StateRows) -> None:
         """It waits until its chunks are here; in the meantime nobody has heard of it."""
@@ -111,7 +114,10 @@ class Legs:
 
     def _use(self, state: StateRows, fetched_bytes: int) -> None:
         if state.migration is None:
-            self.replicas.keep(state)
+            if state.static:
+                self.replicas.keep(state)
+            else:
+                self.replicas.discard(state.op, state.whose, state.target, state.covers)
             return
         leg = self.book.open(state.migration, self._receiver(state))
         if leg is None:
@@ -239,6 +245,7 @@ class Legs:
 
     def on_commit(self, place: PlaceId) -> None:
         self.fetching.on_commit(place)
+        self.replicating.on_commit(place)
         for leg in self.book:
             if leg.role is Role.TARGET and leg.migration.target == place:
                 self._check_caught_up(leg)
@@ -249,23 +256,22 @@ class Legs:
             return
         if self.router.commits.get(m.target, 0) >= leg.catch_up_to - m.caught_up_lag_rows:
             leg.caught_up = True
-            self.happen(leg, On.CAUGHT_UP)
+            self.happen(leg, leg.then)
 
     def on_tick(self) -> None:
         for leg in self.book:
-            for group, until_ms in leg.ripe_asked.items():
+            unripe, leg.unripe = leg.unripe, {}  # a slow host is not asked again before it has answered
+            for group, until_ms in unripe.items():
                 ask_ripe(self, leg, leg.migration.keys.in_group(group), until_ms)
 
     def _on_ripe(self, leg: Leg, marker: Marker) -> None:
         (group,) = marker.keys.touched_groups()
         if marker.until_ms is not None:
-            leg.ripe_asked[group] = marker.until_ms
+            leg.unripe[group] = marker.until_ms
             return
-        leg.ripe_asked.pop(group, None)
-        if leg.missing:  # else an answer to a question that was asked twice
-            leg.missing -= marker.keys
-            if not leg.missing:
-                self.happen(leg, On.RIPE)
+        leg.missing -= marker.keys
+        if not leg.missing:
+            self.happen(leg, On.RIPE)
 
     def learn_owner(self, migration: Migration) -> None:
         """The anchor has switched: K lives at D now, and this router is on the way there."""

@@ -14,6 +14,8 @@ from peregrine.core.replication import NOTHING_MOVED, StateMoved
 from peregrine.core.rows import Clock, Entry, Item, Rows
 from peregrine.types import MigrationId, OpId, PlaceId, SiteId, SourceId
 
+REFRESH_MS = 500  # between two refreshes of replicas, as Falcon-HB has it
+
 # --- events ---
 
 
@@ -104,7 +106,18 @@ class Query:
 
 @dataclass(frozen=True, slots=True)
 class KeepReplicas:
-    """From now on, refresh replicas of these keys of a place here at another place with every tick."""
+    """From now on, refresh replicas of these keys of a place here at another place, until they move or are stopped."""
+
+    op: OpId
+    keys: KeySet
+    source: PlaceId
+    target: PlaceId
+    every_ms: int = REFRESH_MS  # or longer, if the last refresh takes so long
+
+
+@dataclass(frozen=True, slots=True)
+class StopReplicas:
+    """These replicas are not kept any more, and given up where they are. Of keys that have none it says nothing."""
 
     op: OpId
     keys: KeySet
@@ -119,7 +132,7 @@ class Together:
     events: "tuple[Single, ...]"
 
 
-Command = SetOwner | Begin | Abort | Query | KeepReplicas
+Command = SetOwner | Begin | Abort | Query | KeepReplicas | StopReplicas
 Single = FromSource | FromLink | FromHost | Committed | ChunksHere | Attach | Tick | Command
 Event = Single | Together
 

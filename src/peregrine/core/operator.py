@@ -31,7 +31,8 @@ Marks = Mapping[str, int]
 class Operator(Protocol):
     """`value` is anything msgpack can carry; None for a key that was never seen. Functions return the new value.
 
-    An operator of event time may have the attributes of `Timing` too.
+    An operator of event time may have the attributes of `Timing` too, and one with windows `beside_windows` and
+    `with_windows` (see the functions of these names).
     """
 
     def on_row(self, key: str, value: Any, row: Row, marks: Marks) -> tuple[Any, list[Out]]:
@@ -45,7 +46,9 @@ class Operator(Protocol):
         ...
 
     def open_ends(self, value: Any) -> list[int]:
-        """The ends of the windows that are open. Only windowed operators have any."""
+        """The ends of the windows that are open. Only windowed operators have any. A window that can grow gives the end
+        that it had when it began: it must not pass for one that began later.
+        """
         ...
 
 
@@ -64,6 +67,20 @@ def timing_of(operator: Operator) -> Timing:
         getattr(operator, "clocks_to", ()),
         getattr(operator, "delay_ms", 0),
     )
+
+
+def beside_windows(operator: Operator, value: Any) -> Any:
+    """What a value holds beside its windows: counters, how far time has come. All of an operator that does not say is
+    windows.
+    """
+    given = getattr(operator, "beside_windows", None)
+    return None if given is None else given(value)
+
+
+def with_windows(operator: Operator, beside: Any, value: Any) -> Any:
+    """The value that has the windows of `value` (None: none yet), and beside them what another place has."""
+    given = getattr(operator, "with_windows", None)
+    return value if given is None else given(beside, value)
 
 
 @dataclass(frozen=True, slots=True)

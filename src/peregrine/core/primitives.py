@@ -44,13 +44,15 @@ def perform(legs: "Legs", leg: Leg, step: do.Step) -> None:
             router.ask(m.source, m.keys, lambda group, keys: DropKeys(m.op, group, keys, m, ack_to))
         case do.Own():
             legs.assign(m, InLeg(m.id, Role.TARGET))
-        case do.Hold(fetch):
-            leg.holding, leg.fetching = True, fetch
+        case do.Hold(fetch, then):
+            leg.holding, leg.fetching, leg.then = True, fetch, then
+            if not leg.missing:  # for state that comes once more
+                leg.missing, leg.catch_up_to, leg.caught_up = m.keys, None, False
         case do.Sweep():
             leg.sweeping = True
             sweep(legs, leg)
-        case do.Restore(marks_only):
-            _restore(legs, leg, marks_only)
+        case do.Restore(beside_windows):
+            _restore(legs, leg, beside_windows)
         case do.Release():
             held, leg.held = leg.held, []
             for item in held:
@@ -79,6 +81,7 @@ def perform(legs: "Legs", leg: Leg, step: do.Step) -> None:
                 router.send(state, m.site(Role.TARGET))
         case do.Done():
             legs.assign(m, Local(m.target))
+            legs.replicas.discard(m.op, m.source, m.target, m.keys)
             legs.book.end(m.id, Role.TARGET, "done")
             legs.tell_status(m)
         case _:
@@ -93,7 +96,7 @@ def _snapshot(legs: "Legs", leg: Leg, step: do.Snapshot, keys: KeySet) -> None:
         m.source,
         keys,
         lambda group, part: TakeSnapshot(
-            m.op, group, part, m.target, dest, m, step.drop, step.delta, step.static, shed_below
+            m.op, group, part, m.target, dest, m, step.drop, step.delta, step.static, shed_below, step.beside_windows
         ),
     )
 
@@ -105,20 +108,21 @@ def snapshot_fetched(legs: "Legs", leg: Leg, keys: KeySet) -> None:
         _snapshot(legs, leg, step, keys)
 
 
-def _restore(legs: "Legs", leg: Leg, marks_only: bool) -> None:
+def _restore(legs: "Legs", leg: Leg, beside_windows: bool) -> None:
     m, state = leg.migration, leg.arrived
     assert state is not None
     shed = {key for key, _ in state.shed}
     images: dict[int, list[KeyImage]] = {}
     for image in state.images:
-        if not marks_only and image.key not in shed:
-            leg.moved = leg.moved.with_key(retrieval(image, legs.replicas.get(m.op, m.target, image.key)))
-        whole = legs.replicas.complete(m.op, m.target, image)
+        if not beside_windows and image.key not in shed:
+            replica = legs.replicas.get(m.op, m.source, m.target, image.key)
+            leg.moved = leg.moved.with_key(retrieval(image, replica))
+        whole = legs.replicas.complete(m.op, m.source, m.target, image)
         images.setdefault(group_of(stable_hash(image.key), m.keys.groups), []).append(whole)
     if state.clocks:  # a host speaks of one group at a time
         images.setdefault(state.covers.touched_groups()[0], [])
     for group, part in sorted(images.items()):
-        legs.router.append(m.target, RestoreKeys(m.op, group, tuple(part), marks_only, state.clocks))
+        legs.router.append(m.target, RestoreKeys(m.op, group, tuple(part), beside_windows, state.clocks))
         legs.fetching.restores(m.target, legs.router.ends[m.target] - 1, part)
 
 

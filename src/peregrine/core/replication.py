@@ -5,6 +5,7 @@ them out; links are FIFO and logs durable, so what was sent before has arrived b
 step (III-C1): a plan suggests reload or transfer, what both sides have at the moment of the move decides.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
@@ -58,10 +59,13 @@ NOTHING_MOVED = StateMoved()
 
 
 class ReplicaStore:
-    """The replicas that a router keeps for its places."""
+    """The replicas that a router keeps for its places.
+
+    Each belongs to the place that sent it: one that a key's last place sent late must not be taken for one of its next.
+    """
 
     def __init__(self) -> None:
-        self._images: dict[tuple[OpId, PlaceId, str], KeyImage] = {}
+        self._images: dict[tuple[OpId, PlaceId, PlaceId], dict[str, KeyImage]] = {}  # (operator, source, target)
 
     def keep(self, state: StateRows) -> None:
         """A newer image of some keys, with the chunks that this side lacked.
@@ -70,37 +74,45 @@ class ReplicaStore:
         learns of that from the same abort, and sends everything next time.
         """
         for image in state.images:
-            whole = self._whole(state.op, state.target, image)
+            whole = self._whole(state.op, state.whose, state.target, image)
             if whole is not None:
-                self._images[state.op, state.target, image.key] = whole
+                self._images.setdefault((state.op, state.whose, state.target), {})[image.key] = whole
 
-    def complete(self, op: OpId, place: PlaceId, image: KeyImage) -> KeyImage:
+    def complete(self, op: OpId, source: PlaceId, target: PlaceId, image: KeyImage) -> KeyImage:
         """The image with all of its chunks. The replica has done its duty and is given up."""
-        whole = self._whole(op, place, image)
+        whole = self._whole(op, source, target, image)
         if whole is None:
             raise ProtocolError(
-                f"some chunks of key {image.key!r} of {op} are neither at {place} nor on the way to it",
+                f"some chunks of key {image.key!r} of {op} are neither at {target} nor on the way to it",
                 "migrate this key again with a mechanism that ships all of its state, such as live",
             )
-        self._images.pop((op, place, image.key), None)
+        self._images.get((op, source, target), {}).pop(image.key, None)
         return whole
 
-    def get(self, op: OpId, place: PlaceId, key: str) -> KeyImage | None:
-        return self._images.get((op, place, key))
+    def get(self, op: OpId, source: PlaceId, target: PlaceId, key: str) -> KeyImage | None:
+        return self._images.get((op, source, target), {}).get(key)
+
+    def all(self) -> Iterator[tuple[OpId, PlaceId, PlaceId, KeyImage]]:
+        for (op, source, target), images in self._images.items():
+            for image in images.values():
+                yield op, source, target, image
 
     def stored(self) -> set[bytes]:
         """The chunks in the store of the site that replicas name."""
-        return {name for image in self._images.values() for name in image.stored}
+        return {name for _, _, _, image in self.all() for name in image.stored}
 
-    def discard(self, op: OpId, place: PlaceId, keys: KeySet) -> None:
-        for at in [at for at in self._images if at[:2] == (op, place) and at[2] in keys]:
-            del self._images[at]
+    def discard(self, op: OpId, source: PlaceId, target: PlaceId, keys: KeySet) -> None:
+        images = self._images.get((op, source, target), {})
+        for key in [key for key in images if key in keys]:
+            del images[key]
+        if not images:
+            self._images.pop((op, source, target), None)
 
-    def _whole(self, op: OpId, place: PlaceId, image: KeyImage) -> KeyImage | None:
+    def _whole(self, op: OpId, source: PlaceId, target: PlaceId, image: KeyImage) -> KeyImage | None:
         if image.spilled:
             return image
         data = dict(image.data)
-        replica = self._images.get((op, place, image.key))
+        replica = self.get(op, source, target, image.key)
         if replica is not None:
             data = {**dict(replica.data), **data}
         if any(name not in data for name in image.chunks):

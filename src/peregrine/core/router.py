@@ -38,6 +38,7 @@ from peregrine.core.messages import (
     Send,
     SetOwner,
     Single,
+    StopReplicas,
     Stray,
     Tick,
     Together,
@@ -54,7 +55,6 @@ from peregrine.core.rows import (
     Marker,
     Rows,
     StateRows,
-    TakeSnapshot,
     length,
 )
 from peregrine.core.rules import RuleTable, split
@@ -86,7 +86,6 @@ class Router:
         self.now_ms = 0
         self.ends: dict[PlaceId, int] = {}  # next offset of each host log
         self.commits: dict[PlaceId, int] = {}
-        self.replicas_kept: list[KeepReplicas] = []
         self._effects: list[Effect] = []
         self._sent: dict[SiteId, int] = {}  # last sequence number sent to each neighbour
         self._results = 0
@@ -134,8 +133,11 @@ class Router:
         if isinstance(way, tuple) and isinstance(item, Rows | Clock):
             self.legs.output(*way, item)
         else:
-            if isinstance(way, tuple) and isinstance(item, StateRows) and item.migration is not None:
-                self.reached(item.migration.id, "sent")
+            if isinstance(way, tuple) and isinstance(item, StateRows):
+                if item.migration is not None:
+                    self.reached(item.migration.id, "sent")
+                else:
+                    item = replace(item, source=way[0])
             self.receive(item, way if isinstance(way, str) else None)
 
     def _obey(self, event: Single) -> None:
@@ -153,8 +155,9 @@ class Router:
             case SetOwner(op, keys, place):
                 self.table.assign(op, keys, self.toward(place))
             case KeepReplicas():
-                if event not in self.replicas_kept:
-                    self.replicas_kept.append(event)
+                self.legs.replicating.keep(event)
+            case StopReplicas(op, keys, source, target):
+                self.legs.replicating.stop(op, keys, source, target)
             case Begin(migration):
                 self.legs.begin(migration)
             case Abort(migration):
@@ -217,22 +220,8 @@ class Router:
                     # Each place's clock is told by its own router; during a migration the anchor tells K's.
                     if isinstance(route, Local) or (isinstance(route, InLeg) and route.role is not Role.SOURCE):
                         self._dispatch(route, replace(clock, keys=keys), None)
-        self._refresh_replicas()
+        self.legs.replicating.refresh(self.now_ms)
         self.legs.on_tick()
-
-    def _refresh_replicas(self) -> None:
-        for kept in self.replicas_kept:
-            if kept.source in self.legs.halts:
-                continue
-            for route, keys in self.table.partition(kept.op, kept.keys):
-                if route == Local(kept.source):
-                    self.ask(
-                        kept.source,
-                        keys,
-                        lambda group, part, kept=kept: TakeSnapshot(  # type: ignore[misc]
-                            kept.op, group, part, kept.target, site_of(kept.target), delta=True, static=True
-                        ),
-                    )
 
     # --- routing ---
 
@@ -312,6 +301,7 @@ class Router:
             return
         offset = self.ends.get(place, 0)
         self.ends[place] = offset + length(entry)
+        self.legs.replicating.saw(place, entry)
         self._effects.append(Append(place, offset, entry))
 
     def ask(self, place: PlaceId, keys: KeySet, control: Callable[[int, KeySet], Entry]) -> None:

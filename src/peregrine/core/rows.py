@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from peregrine.core.chunks import chunk_name
 from peregrine.core.keyspace import KeySet, stable_hash
 from peregrine.core.mechanisms.program import On
 from peregrine.core.migrate import Migration, Role
@@ -130,6 +131,13 @@ class KeyImage:
     spilled: bool = False  # `chunks` are among them
 
     @property
+    def shipped(self) -> list[bytes]:
+        """What a place that was sent this image has of the key's value: its chunks or, if they stay in stores, one name
+        for all of them.
+        """
+        return [chunk_name(b"".join(self.chunks))] if self.spilled else list(self.chunks)
+
+    @property
     def bytes_moved(self) -> int:
         return len(self.books) + sum(len(chunk) for _, chunk in self.data)
 
@@ -143,12 +151,20 @@ class StateRows:
     dest: SiteId
     covers: KeySet
     images: tuple[KeyImage, ...]
-    migration: Migration | None = None  # None: a replica that is kept fresh
+    migration: Migration | None = None  # None: a replica that is kept fresh, or, if not static, given up
     static: bool = False
     shed: tuple[tuple[str, int], ...] = ()  # (key, rows that its lost value had seen)
     origin: SiteId | None = None  # whose chunk store has what the images name: the site that keeps it until...
     pin: int = 0  # ...it is told, under this number, that the chunks have been taken
     clocks: bytes = b""  # what clocks have told these keys, those without state included (core/watermarks.py)
+    source: PlaceId | None = None  # of a replica: the place whose keys these are
+
+    @property
+    def whose(self) -> PlaceId:
+        """The place that it comes from."""
+        place = self.source if self.migration is None else self.migration.source
+        assert place is not None, "a router says whose replicas it lets out"
+        return place
 
     @property
     def stored(self) -> tuple[bytes, ...]:
@@ -180,6 +196,7 @@ class TakeSnapshot:
     delta: bool = False
     static: bool = False
     shed_below: int = 0
+    beside_windows: bool = False  # only what is beside their windows
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,7 +204,7 @@ class RestoreKeys:
     op: OpId
     group: int
     images: tuple[KeyImage, ...]  # with all of their chunks
-    marks_only: bool = False  # add their watermarks to what is here, and leave the rest
+    beside_windows: bool = False  # keep the windows that are here
     clocks: bytes = b""
 
 

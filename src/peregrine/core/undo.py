@@ -36,7 +36,7 @@ def undo(legs: "Legs", leg: Leg, marker: Marker) -> None:
             leg.held.clear()
             _undone(legs, leg)
         case On.ABORT, Role.TARGET:
-            legs.replicas.discard(m.op, m.target, m.keys)
+            legs.replicas.discard(m.op, m.source, m.target, m.keys)
             legs.fetching.give_up(m.id)
             legs.use_state()
             router.ask(m.target, m.keys, lambda group, part: DropKeys(m.op, group, part))

@@ -5,7 +5,18 @@ is judged against the configuration alone, and against how far logs have come.
 """
 
 from peregrine.core.keyspace import KeySet
-from peregrine.core.messages import Abort, Begin, Committed, Event, FromHost, FromLink, KeepReplicas, Query, SetOwner
+from peregrine.core.messages import (
+    Abort,
+    Begin,
+    Committed,
+    Event,
+    FromHost,
+    FromLink,
+    KeepReplicas,
+    Query,
+    SetOwner,
+    StopReplicas,
+)
 from peregrine.core.router import Router
 from peregrine.errors import ConfigurationError, ProtocolError, UnknownName
 from peregrine.types import OpId, PlaceId, SiteId
@@ -31,10 +42,12 @@ def admit(router: Router, event: Event) -> None:
         case SetOwner(op, keys, place):
             _operator(router, op, keys)
             router.config.topology.place(place)
-        case KeepReplicas(op, keys, source, target):
+        case KeepReplicas(op, keys, source, target) | StopReplicas(op, keys, source, target):
             _operator(router, op, keys)
-            for place in (source, target):
-                router.config.topology.place(place)
+            _place_here(router, source)
+            router.config.topology.place(target)
+            if source == target:
+                raise ConfigurationError(f"replicas of {op} at {target}, where its keys are", "name another place")
         case Begin(migration) | Abort(migration) | Query(migration):
             _operator(router, migration.op, migration.keys)
             for place in (migration.source, migration.target):

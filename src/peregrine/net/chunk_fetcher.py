@@ -10,6 +10,8 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import groupby
+from operator import attrgetter
 
 from peregrine.core.messages import ChunksHere, Fetch
 from peregrine.errors import PeregrineError, ProtocolError, Unreachable
@@ -23,6 +25,7 @@ CALL_S = 300.0
 IDLE_S = 1.0
 BACK_OFF_S = (0.2, 10.0)
 log = logging.getLogger(__name__)
+_origin = attrgetter("origin")
 
 
 @dataclass(frozen=True)
@@ -119,7 +122,8 @@ class ChunkFetcher:
             self._stirred.wait()
             self._stirred.clear()
             try:
-                brought = [self._bring(fetch) for fetch in self._wanted()]
+                wanted = sorted(self._wanted(), key=_origin)  # those of one site stay in their order
+                brought = [self._bring(origin, list(mine)) for origin, mine in groupby(wanted, _origin)]
             except PeregrineError as error:  # the router is stopping, or its disk is full
                 log.info("chunks: %s", error.what)
                 brought = [False]
@@ -130,30 +134,40 @@ class ChunkFetcher:
                 self._stirred.set()
                 back_off_s = min(2 * back_off_s, BACK_OFF_S[1])
 
-    def _bring(self, fetch: Fetch) -> bool:
-        """False if it has to be tried again. What has come stays, so the next try asks for less."""
+    def _bring(self, origin: SiteId, fetches: Sequence[Fetch]) -> bool:
+        """All that one site has, in as few calls as possible: each costs a round trip. False if it has to be tried
+        again. What has come stays, so the next try asks for less.
+        """
         chunks = self._source.chunks
-        lacking = [name for name in fetch.names if not chunks.claim(name)]
-        started_s = time.monotonic()
+        lacking: dict[bytes, int] = {}  # -> the first fetch that wants it
+        ends: list[int] = []  # for each fetch, how many of these have to be here
+        for fetch in fetches:
+            lacking |= {name: fetch.number for name in fetch.names if name not in lacking and not chunks.claim(name)}
+            ends.append(len(lacking))
+        names, brought, told = list(lacking), 0, 0
         try:
-            for i in range(0, len(lacking), ASK_CHUNKS):
-                asked = lacking[i : i + ASK_CHUNKS]
-                for name, chunk in zip(asked, self._source.read(fetch.origin, asked), strict=True):
+            while True:
+                complete = [fetch for fetch, end in zip(fetches, ends, strict=True) if end <= brought][told:]
+                self._tell(complete)
+                told += len(complete)
+                if brought == len(names):
+                    return True
+                asked = names[brought : brought + ASK_CHUNKS]
+                for name, chunk in zip(asked, self._source.read(origin, asked), strict=True):
                     if self._stopping:
                         return True
                     if chunks.put(chunk) != name:
-                        raise ProtocolError(f"{fetch.origin} sent another chunk than asked for", "see its disk")
-                    self._moved[fetch.number] = self._moved.get(fetch.number, 0) + len(chunk)
-            chunks.sync()
+                        raise ProtocolError(f"{origin} sent another chunk than asked for", "see its disk")
+                    self._moved[lacking[name]] = self._moved.get(lacking[name], 0) + len(chunk)
+                brought += len(asked)
         except (PeregrineError, ValueError) as error:  # ValueError: the answer ended too early
-            log.warning(
-                "fetch=%d origin=%s lacking=%d trouble=%r", fetch.number, fetch.origin, len(lacking), str(error)
-            )
+            log.warning("origin=%s lacking=%d trouble=%r", origin, len(names) - brought, str(error))
             return False
-        moved = self._moved.pop(fetch.number, 0)
-        took_ms = (time.monotonic() - started_s) * 1000
-        log.info(
-            "fetch=%d origin=%s chunks=%d bytes=%d ms=%.0f", fetch.number, fetch.origin, len(lacking), moved, took_ms
-        )
-        self._offer(ChunksHere(fetch.number, moved))
-        return True
+
+    def _tell(self, complete: Sequence[Fetch]) -> None:
+        if complete:
+            self._source.chunks.sync()
+        for fetch in complete:
+            moved = self._moved.pop(fetch.number, 0)
+            log.info("fetch=%d origin=%s chunks=%d bytes=%d", fetch.number, fetch.origin, len(fetch.names), moved)
+            self._offer(ChunksHere(fetch.number, moved))

@@ -93,6 +93,7 @@ class Status(msgspec.Struct, frozen=True):
     recovered: list[str]  # what was found damaged and cut off when the directory was opened
     rss: int  # bytes
     operators: list[str] = []  # that it routes to
+    stale: int = 0  # (operator, source, target) whose replicas are not fresh
 
 
 class NewsBatch(msgspec.Struct, frozen=True, array_like=True):

@@ -211,6 +211,7 @@ class RouterServer(flight.FlightServerBase):  # type: ignore[misc]
             recovered=self.store.recovered,
             rss=int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE"),
             operators=list(machine.config.operators),
+            stale=machine.legs.replicating.stale(),
         )
 
     def _read_log(self, asked: Ticket) -> pa.Table:

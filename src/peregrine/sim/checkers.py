@@ -15,7 +15,7 @@ from peregrine.core.large import Spill
 from peregrine.core.rows import UNCHAINED, Row, rows_of
 from peregrine.core.source import Reading
 from peregrine.sim.simulation import Simulation
-from peregrine.types import OpId, SourceId
+from peregrine.types import OpId, PlaceId, SourceId, site_of
 
 Line = tuple[str, str, str]  # (results of, key, source): within it the order is promised
 
@@ -78,8 +78,33 @@ def _ended(run: Simulation) -> list[Violation]:
             violations.append(Violation("nothing is left behind", f"{site}: {left}"))
         if (leaving := router.machine.legs.fetching.leaving()) and run.observed.finished:
             violations.append(Violation("nothing is left behind", f"{site}: chunks are kept for {leaving} states"))
+    if run.observed.finished:
+        violations += _replicas(run)
     for reason in run.observed.dead_letters:
         violations.append(Violation("no dead letters", reason))
+    return violations
+
+
+def _replicas(run: Simulation) -> list[Violation]:
+    """Each belongs to a key that is to have it, and is what the host of that key believes to have sent."""
+    found: dict[tuple[OpId, PlaceId, PlaceId, str], list[bytes]] = {}
+    believed: dict[tuple[OpId, PlaceId, PlaceId, str], list[bytes]] = {}
+    violations = []
+    for router in run.routers.values():
+        for op, source, target, image in router.machine.legs.replicas.all():
+            found[op, source, target, image.key] = image.shipped
+            if not run.routers[site_of(source)].machine.legs.replicating.keeps(op, source, target, image.key):
+                what = f"{target} has a replica of {op} {image.key} of {source} that nobody keeps"
+                violations.append(Violation("nothing is left behind", what))
+    for source, host in run.hosts.items():
+        for (op, _), blob in host.states.items():
+            for key, ks in state.decode(blob, Spill(host.chunks)).items():
+                believed.update({(op, source, PlaceId(to), key): sent for to, sent in ks.sent.items()})
+    for op, source, target, key in sorted(believed.keys() | found.keys()):
+        at = op, source, target, key
+        if believed.get(at) != found.get(at):
+            what = f"{op} {key}: {target} does not have what {source} believes to have sent"
+            violations.append(Violation("replicas are what was sent", what))
     return violations
 
 

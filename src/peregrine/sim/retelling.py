@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any
 
 from peregrine.core.coordinator import Cancel, Submit
-from peregrine.core.messages import Append, Deliver, Effect, Emitted, Report
+from peregrine.core.messages import Append, Deliver, Effect, Emitted, KeepReplicas, Report, StopReplicas
 from peregrine.core.reconfigure import Plan
 from peregrine.core.rows import DropKeys, RestoreKeys, TakeSnapshot
 from peregrine.errors import PlanError
@@ -68,8 +68,11 @@ class _Teller:
         self._run = run
         self.slowest_ms: dict[str, float] = {}  # from a row to its result at the root, the longest of each key
         self._announced: set[str] = set()
-        for keep in script.replicas:
-            run.routers[site_of(keep.source)].offer(keep)
+        for at_ms, asked in script.replicas:
+            if at_ms:
+                run.at(at_ms, partial(self._ask_for_replicas, asked))
+            else:
+                run.routers[site_of(asked.source)].offer(asked)
         for at_ms, command in script.commands:
             run.at(at_ms, partial(self._give, command))
         run.watchers.append(self._on_effect)
@@ -91,6 +94,13 @@ class _Teller:
         else:
             tell(f"{command.plan} has ended: nothing to cancel")
 
+    def _ask_for_replicas(self, asked: KeepReplicas | StopReplicas) -> None:
+        site = site_of(asked.source)
+        does = "stop replicas" if isinstance(asked, StopReplicas) else "replicas"
+        of = f"{does} of {asked.op} {{{asked.keys.describe()}}} {asked.source} -> {asked.target}"
+        heard = self._run.routers[site].offer(asked)
+        self._run.world.tell(of if heard else f"router {site} is away and does not hear: {of}")
+
     def _announce(self, plan: Plan, how: str) -> None:
         self._announced.add(plan.id)
         moves = "; ".join(f"{m.op} {{{m.keys.describe()}}} {m.source} -> {m.target}" for m in plan.moves())
@@ -106,9 +116,10 @@ class _Teller:
                 self._run.world.tell(f"{id} sheds {', '.join(f'{key} after {rows} rows' for key, rows in moved.shed)}")
             case Append(place, _, TakeSnapshot() as entry) if entry.migration is not None:
                 does = "ships ahead" if entry.static else "snapshots and drops" if entry.drop else "snapshots"
+                does = "tells what is beside the windows of" if entry.beside_windows else does
                 self._tell_keys(f"{place} {does} ", entry.keys.describe())
-            case Append(place, _, RestoreKeys(images=images, marks_only=marks_only)) if images:
-                what = "hears the watermarks of" if marks_only else "restores"
+            case Append(place, _, RestoreKeys(images=images, beside_windows=beside)) if images:
+                what = "hears what is beside the windows of" if beside else "restores"
                 self._tell_keys(f"{place} {what} ", ",".join(image.key for image in images))
             case Append(place, _, DropKeys(keys=keys)):
                 self._tell_keys(f"{place} drops ", keys.describe())

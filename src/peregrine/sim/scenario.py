@@ -8,12 +8,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial, reduce
 
+from peregrine.core.chain import chained, deployed, in_order
 from peregrine.core.keyspace import KeySet
 from peregrine.core.large import SIZES, Sizes
 from peregrine.core.operator import Operator, OpSpec
 from peregrine.core.source import Reading
 from peregrine.core.topology import Link, Topology
 from peregrine.sim.operators import Clean, Ledger, Tally, Tumbling
+from peregrine.sim.written import draw_written, readings
 from peregrine.types import OpId, PlaceId, SiteId, SourceId
 
 WINDOW_MS = 200
@@ -105,6 +107,8 @@ def draw(seed: int, options: Options) -> Scenario:
     lossless = "shed" not in mechanisms
     staged = random.Random(f"staged:{seed}")
     apps = [app if app != "win" or not ordered or staged.random() < 0.4 else "staged" for app in _apps(rng, mechanisms)]
+    written = random.Random(f"written:{seed}")
+    apps = ["written" if app in ("win", "staged") and ordered and written.random() < 0.4 else app for app in apps]
     apps = [options.app] if options.app else apps
     duration_ms = rng.uniform(800, 2500)
     builder = _Builder(rng, staged, topology, duration_ms, max(options.rows // len(apps), 10))
@@ -192,6 +196,9 @@ class _Builder:
         self.homes: dict[SourceId, tuple[OpId, KeySet]] = {}  # keys that only one roaming source feeds
 
     def add(self, app: str, ordered: bool, lossless: bool) -> None:
+        if app == "written":
+            self._add_written(app)
+            return
         sink = OpId(f"{app}/results")
         groups = self.rng.choice((2, 4, 8))
         self.specs[sink] = OpSpec(sink, groups, sink=True)
@@ -249,11 +256,49 @@ class _Builder:
             self.keys_of[op] = keys
             keys = tuple(sorted({windows.rekey(key) for key in keys}))
             heard = tuple(SourceId(f"{op}/{source}") for source in heard)
-            if rng.random() < 0.7:  # at or above all of its producers
-                top = rng.choice([top, *self.topology.ancestors(top)])
-                self.initial.append((op, KeySet.everything(groups[i]), rng.choice(self.topology.places(top))))
-            else:
-                top = self.topology.root
+            top = self._place_above(op, top)
+
+    def _add_written(self, app: str) -> None:
+        """What users write; hosts run it as they do on Spark."""
+        rng, groups = self.staged, self.staged.choice((2, 4, 8))
+        senders = [SourceId(f"{app}-s{i}") for i in range(rng.choice((1, 1, 2, 3)))]
+        written = draw_written(rng, app, senders, groups)
+        specs, ingress = deployed(written.compiled.specs), written.ingress
+        cars = [f"{app}-k{i}" for i in range(rng.randint(len(senders), 12))]
+        for op in in_order(specs):
+            self.specs[op] = replace(specs[op], ticks=rng.random() < 0.15)
+            self.keys_of[op] = tuple(cars)
+        for op, operator in chained(written.compiled.specs, written.compiled.operators).items():
+            self.operators[op] = operator
+            if op.endswith("/area"):
+                self.keys_of[op] = tuple(sorted(set(map(_area, cars))))
+        for nth, sender in enumerate(senders):
+            mine = [car for i, car in enumerate(cars) if i % len(senders) == nth or rng.random() < 0.2]
+            until_ms = self.duration_ms * rng.choice((0.2, 0.5, 1.0))
+            sends: list[tuple[float, Reading | Beat]] = []
+            for t in sorted(rng.uniform(0, until_ms) for _ in range(self.rows // len(senders))):
+                car = rng.choice(mine[: 1 + int(len(mine) * t / until_ms)])
+                sends += [(t, reading) for reading in readings(rng, written, sender, car, _area(car), int(t))]
+                if rng.random() < 0.4:
+                    sends += [(t, Beat(op, KeySet.everything(groups), int(t))) for op, groups in ingress.clocked]
+            sends += [
+                (until_ms + 1, Beat(op, KeySet.everything(groups), END_OF_TIME_MS)) for op, groups in ingress.clocked
+            ]
+            self.sources.append(SourceScript(sender, rng.choice(self.topology.sites), False, tuple(sends)))
+            self.feeds[sender] = tuple((target.op, KeySet.of_keys(groups, mine)) for target in ingress.targets)
+        top = reduce(self.topology.lca, [script.site for script in self.sources if script.id in senders])
+        for op in in_order(specs):
+            if not specs[op].sink:
+                top = self._place_above(op, top)
+
+    def _place_above(self, op: OpId, producers: SiteId) -> SiteId:
+        """At or above all of its producers; gives where."""
+        rng = self.staged
+        if rng.random() >= 0.7:
+            return self.topology.root
+        site = rng.choice([producers, *self.topology.ancestors(producers)])
+        self.initial.append((op, KeySet.everything(self.specs[op].groups), rng.choice(self.topology.places(site))))
+        return site
 
     def _op(self, spec: OpSpec, operator: Operator) -> None:
         spec = replace(spec, ticks=self.rng.random() < 0.15)

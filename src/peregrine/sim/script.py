@@ -6,7 +6,7 @@ gives a `Script`, and `sim/retelling.py` runs it. What follows a line `---` is t
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -14,7 +14,7 @@ from peregrine.core import reconfigure
 from peregrine.core.coordinator import Cancel, Submit
 from peregrine.core.keyspace import KeySet
 from peregrine.core.mechanisms import MECHANISMS
-from peregrine.core.messages import KeepReplicas
+from peregrine.core.messages import KeepReplicas, StopReplicas
 from peregrine.core.operator import Operator, OpSpec
 from peregrine.core.placement import Placement
 from peregrine.core.reconfigure import Move, Plan, Stage
@@ -35,7 +35,7 @@ APPS = ("roam", "plain", "win")
 class Script:
     scenario: Scenario
     commands: tuple[tuple[float, Submit | Cancel], ...]
-    replicas: tuple[KeepReplicas, ...]
+    replicas: tuple[tuple[float, KeepReplicas | StopReplicas], ...]
     head: str  # the text up to and with the fold
     expected: str  # the text behind it
 
@@ -76,7 +76,7 @@ class _Reader:
     initial: list[tuple[OpId, KeySet, PlaceId]] = field(default_factory=list)
     faults: list[Fault] = field(default_factory=list)
     commands: list[tuple[float, Submit | Cancel]] = field(default_factory=list)
-    replicas: list[KeepReplicas] = field(default_factory=list)
+    replicas: list[tuple[float, KeepReplicas | StopReplicas]] = field(default_factory=list)
 
     def read(self, sentence: str) -> None:
         for form, act in SENTENCES.items():
@@ -143,9 +143,14 @@ class _Reader:
         self.placement.move(what, where, self.topology.main_place(self.topology.root), to)
         self.initial.append((what, where, to))
 
-    def keep(self, op: str, keys: str, source: str, target: str) -> None:
+    def keep(self, at: str | None, op: str, keys: str, source: str, target: str, often: str | None) -> None:
         where = self._place(source), self._place(target)
-        self.replicas.append(KeepReplicas(self._op(op), KeySet.parse(GROUPS, keys), *where))
+        keep = KeepReplicas(self._op(op), KeySet.parse(GROUPS, keys), *where)
+        self.replicas.append((float(at or 0), replace(keep, every_ms=int(often)) if often else keep))
+
+    def stop(self, at: str, op: str, keys: str, source: str, target: str) -> None:
+        where = self._place(source), self._place(target)
+        self.replicas.append((float(at), StopReplicas(self._op(op), KeySet.parse(GROUPS, keys), *where)))
 
     # --- what happens when ---
 
@@ -261,7 +266,8 @@ SENTENCES: dict[str, Callable[..., None]] = {
     "dwell <ms> ms": _Reader.dwell,
     "<source> at <site> sends <rows> rows of <keys> every <every> ms from <start>": _Reader.sends,
     "place <op> <keys> at <place>": _Reader.place,
-    "replicas of <op> <keys> <source> -> <target>": _Reader.keep,
+    "[at <at> ]replicas of <op> <keys> <source> -> <target>[ every <often> ms]": _Reader.keep,
+    "at <at> stop replicas of <op> <keys> <source> -> <target>": _Reader.stop,
     "at <at> migrate <mechanism> <op> <keys> <path>[ anchor <anchor>][ chunks <chunks>][ below <n>]": _Reader.migrate,
     "at <at> cancel[ <plan>]": _Reader.cancel,
     "at <at> <source> moves to <site>": _Reader.move,
@@ -275,6 +281,7 @@ _NUMBERS = ("at", "ms", "latency", "mbps", "start", "chunks", "n")
 _WORDS = dict.fromkeys(_NUMBERS, "[0-9]+") | {
     "rows": "[1-9][0-9]*",
     "every": "[1-9][0-9]*",
+    "often": "[1-9][0-9]*",
     "keys": r"\S+",
     "path": r"\S+(?: -> \S+)+",
     "hosts": r"\w+(?: \w+)*",

@@ -1,5 +1,6 @@
 """One run: the machines of a scenario in one world, until everything has come to rest."""
 
+import random
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -21,6 +22,7 @@ from peregrine.core.messages import (
     KeepReplicas,
     Report,
     SetOwner,
+    StopReplicas,
     Stray,
     Tick,
 )
@@ -140,17 +142,25 @@ class Simulation:
         return source
 
     def _keep_replicas(self) -> None:
-        """Some runs keep replicas, so that `replica` has something to reload."""
+        """Some runs keep replicas, so that `replica` has something to reload. Some are stopped, and kept again."""
         if "replica" not in self.scenario.mechanisms:
             return
         rng, topology = self.world.rng, self.scenario.topology
+        changes = random.Random(f"replicas:{self.scenario.seed}")
         places = [place for site in topology.sites for place in topology.places(site)]
         for op in sorted(self.scenario.operators):
-            keys = KeySet.everything(self.scenario.specs[op].groups)
+            groups = self.scenario.specs[op].groups
             for source in places:
                 target = rng.choice(places)
-                if source != target and not self.scenario.specs[op].stateless:
-                    self.routers[site_of(source)].offer(KeepReplicas(op, keys, source, target))
+                if source == target or self.scenario.specs[op].stateless:
+                    continue
+                offer = self.routers[site_of(source)].offer
+                keep = KeepReplicas(op, KeySet.everything(groups), source, target, changes.choice((1, 1, 100, 500)))
+                offer(keep)
+                while changes.random() < 0.5:
+                    some = KeySet.of_groups(groups, changes.sample(range(groups), changes.randint(1, groups)))
+                    stop = StopReplicas(op, some, source, target)
+                    self._later(changes.uniform(50.0, 2000.0), partial(offer, changes.choice((stop, keep))))
 
     def at(self, at_ms: float, action: Callable[[], object]) -> None:
         """Before the run: let something happen at this time. The run does not come to rest before it has."""

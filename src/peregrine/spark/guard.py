@@ -14,7 +14,7 @@ import msgspec
 
 from peregrine.core.host import Emission, GroupEntry, Part, apply
 from peregrine.core.large import Sealer, Spill, unseal
-from peregrine.core.operator import Marks, Operator, Out, timing_of
+from peregrine.core.operator import Marks, Operator, Out, beside_windows, timing_of, with_windows
 from peregrine.core.rows import Row
 from peregrine.errors import StorageError
 from peregrine.types import OpId, PlaceId, SourceId
@@ -113,6 +113,12 @@ class Guard:
     def open_ends(self, value: Any) -> list[int]:
         # Not guarded: a wrong answer would lose open windows in a move. The host stops, with everything kept.
         return self._operator.open_ends(value)
+
+    def beside_windows(self, value: Any) -> Any:
+        return beside_windows(self._operator, value)
+
+    def with_windows(self, beside: Any, value: Any) -> Any:
+        return with_windows(self._operator, beside, value)
 
     def _failure(self, key: str, error: Exception, row: Row | None) -> bytes:
         where = traceback.extract_tb(error.__traceback__)[-1]

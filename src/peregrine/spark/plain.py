@@ -81,8 +81,8 @@ def open_plain_session(cores: int = 2) -> "SparkSession":
     return spark
 
 
-def start(spark: "SparkSession", config: PlainConfig) -> "StreamingQuery":
-    """Start the query, or go on from its checkpoint."""
+def start(spark: "SparkSession", config: PlainConfig, once: bool = False) -> "StreamingQuery":
+    """Start the query, or go on from its checkpoint; `once`: until it has what is there now."""
     config.results.mkdir(parents=True, exist_ok=True)
     spark.dataSource.register(RoadSource)
     spark.dataSource.register(FileSink)
@@ -94,13 +94,18 @@ def start(spark: "SparkSession", config: PlainConfig) -> "StreamingQuery":
         .groupBy("vehicle")
         .transformWithState(Average(), RESULTS, "append", "None")
     )
-    return (
+    writer = (
         averages.writeStream.format(FileSink.name())
         .outputMode("append")
         .option("checkpointLocation", str(config.checkpoint))
         .option("results", str(config.results))
-        .start()
     )
+    return (writer.trigger(availableNow=True) if once else writer).start()
+
+
+def repartition(spark: "SparkSession", config: PlainConfig, partitions: int) -> None:
+    """Give the state of a query that does not run another number of partitions. Not yet public in Spark 4.3."""
+    spark._streamingCheckpointManager.repartition(str(config.checkpoint), partitions)
 
 
 class Average(StatefulProcessor):

@@ -25,6 +25,7 @@ class On(StrEnum):
     FINISH = "finish"  # source: the target has everything
     ACK = "ack"  # gate, target: the source has processed T (Falcon III-E phase 6)
     RIPE = "ripe"  # source: every window that was open at R is closed
+    HANDOVER = "handover"  # marker H: the windows of source and target are the same, what is beside them not yet
     ABORT = "abort"  # marker X, and the three below: only the engine uses them
     FLUSH = "flush"
     FLUSHED = "flushed"
@@ -34,6 +35,7 @@ class On(StrEnum):
     STATIC = "static"  # target: state that was shipped ahead arrived whole
     COMPLETE = "complete"  # target or store: the state of all of K arrived
     CAUGHT_UP = "caught-up"  # target: and its host has worked off what was held
+    EQUAL = "equal"  # target: caught up with what came at H
 
 
 class Step:
@@ -81,6 +83,7 @@ class Snapshot(Step):
     delta: bool = False  # only what the target does not have yet
     static: bool = False  # the target keeps it as a replica instead of restoring it
     shed: bool = False  # keys below the declared utility lose their value
+    beside_windows: bool = False  # only what is beside the windows: counters, how far time has come
     to: Role = Role.TARGET
 
 
@@ -106,6 +109,7 @@ class Hold(Step):
     """Target: rows of keys whose state is missing wait; with `fetch`, the first of them asks for its key's state."""
 
     fetch: bool = False
+    then: On = On.CAUGHT_UP  # happens when the state has come and the target's host has worked off what waited
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +121,7 @@ class Sweep(Step):
 class Restore(Step):
     """Target: the state that arrived enters the host's log."""
 
-    marks_only: bool = False  # only the watermarks in it, added to what the target has seen itself
+    beside_windows: bool = False  # the target keeps its own windows
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,14 +1,26 @@
 """Parallel-track without state (survey IV-C; StreamCloud, UniMiCo): D fills its own windows from the copied rows.
 
 When every window that S had open at R is closed, the windows at both are the same and D takes over. The time that
-this takes is the time that windows live. Only watermarks travel: a source that had said its last word before R would
-otherwise never be heard at D. A key's duplicate check would start empty at D, so sources must not roam.
+this takes is the time that windows live. No window travels, but what a key has beside its windows does, twice (decision
+0008): at R, so that time is the same at both from there on, and at H, so that D counts on where S has come to. Sources
+must not roam: their clocks could overtake their rows (decision 0004).
 """
 
 from dataclasses import replace
 
 from peregrine.core.mechanisms.live import LIVE
-from peregrine.core.mechanisms.program import Defer, Movement, Mute, On, Restore, Ripen, Tell
+from peregrine.core.mechanisms.program import (
+    Defer,
+    Hold,
+    Mark,
+    Movement,
+    On,
+    Release,
+    Restore,
+    Ripen,
+    Snapshot,
+    Tell,
+)
 from peregrine.core.migrate import Role
 
 WINDOW_RECREATION = replace(
@@ -20,9 +32,12 @@ WINDOW_RECREATION = replace(
     summary="Copy K muted to D, which starts with empty windows; switch when the windows of before have closed.",
     program={
         **{at: steps for at, steps in LIVE.program.items() if at[1] is not On.CAUGHT_UP},
-        (Role.SOURCE, On.RECONFIG): (Defer(), Ripen()),
-        (Role.SOURCE, On.RIPE): (Tell(Role.ANCHOR, On.READY),),
-        (Role.TARGET, On.RECONFIG): (Mute(),),
-        (Role.TARGET, On.STATE): (Restore(marks_only=True),),
+        (Role.SOURCE, On.RECONFIG): (Defer(), Snapshot(beside_windows=True), Ripen()),
+        (Role.SOURCE, On.RIPE): (Tell(Role.ANCHOR, On.HANDOVER),),
+        (Role.ANCHOR, On.HANDOVER): (Mark(On.HANDOVER),),
+        (Role.SOURCE, On.HANDOVER): (Snapshot(beside_windows=True),),
+        (Role.TARGET, On.HANDOVER): (Hold(then=On.EQUAL),),
+        (Role.TARGET, On.STATE): (Restore(beside_windows=True), Release()),
+        (Role.TARGET, On.EQUAL): (Tell(Role.ANCHOR, On.READY),),
     },
 )
