@@ -312,6 +312,58 @@ def _spark_demo(picture: Path, json_file: Path | None) -> bool:
 
 
 @app.command()
+def calibrate(
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            help="Where it is kept. [default: $XDG_STATE_HOME/peregrine/calibration.json, "
+            "where every deployment looks for it]",
+            dir_okay=False,
+            show_default=False,
+        ),
+    ] = None,
+) -> None:
+    """Measure what migrations take on this machine, so that plans know what is much here and what is little.
+
+    It takes one to two minutes, in a deployment of its own that is thrown away. Without it the adaptive strategy
+    decides by defaults, and previews of plans say so.
+    """
+    from peregrine.control import calibrated, calibrating
+    from peregrine.plan.calibration import DEFAULTS, Costs, derived
+
+    with _progress("") as progress:
+        task = progress.add_task("", total=len(calibrating.STEPS), completed=-1)
+        costs = calibrating.calibrate(lambda step: progress.update(task, advance=1, description=step))
+    file = out or calibrated.usual_file()
+    calibrated.write(file, costs)
+    much, usual = derived(costs), Costs()
+    table = _compared("measured")
+    table.add_row("a round: a chunk, however small", f"{costs.round_ms:,.0f} ms", f"{usual.round_ms:,.0f} ms")
+    table.add_row("a megabyte of state", f"{costs.ms_per_mb:,.1f} ms", f"{usual.ms_per_mb:,.1f} ms")
+    table.add_row("a key", f"{costs.ms_per_key:,.2f} ms", f"{usual.ms_per_key:,.2f} ms")
+    table.add_row("rows that come through", f"{costs.rows_per_s:,.0f}/s", f"{usual.rows_per_s:,.0f}/s")
+    overheads = (f"{each.replica_overhead:.0%} longer" for each in (costs, usual))
+    table.add_row("a batch, with a replica of every key, all of them touched", *overheads)
+    Console().print(table)
+    table = _compared("what follows")
+    table.add_row("chunks, if more has to travel than", f"{much.round_bytes:,.0f} B", f"{DEFAULTS.round_bytes:,.0f} B")
+    table.add_row("or more keys than", f"{much.round_keys:,.0f}", f"{DEFAULTS.round_keys:,.0f}")
+    ratios = (f"{each.low_access_ratio:.0%}" for each in (much, DEFAULTS))
+    table.add_row("replicas, if a second touches fewer keys than", *ratios)
+    table.add_row("hot keys first, from", f"{much.high_rows_per_s:,.0f}/s", f"{DEFAULTS.high_rows_per_s:,.0f}/s")
+    Console().print(table)
+    Console().print(str(file), soft_wrap=True)
+
+
+def _compared(what: str) -> Table:
+    table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold", pad_edge=False)
+    table.add_column(what, min_width=58)
+    for column in ("here", "default"):
+        table.add_column(column, justify="right", min_width=14)
+    return table
+
+
+@app.command()
 def mechanisms() -> None:
     """List the ways to migrate keys, and how the survey "To Migrate or Not to Migrate" classifies them."""
     from peregrine.core.mechanisms import MECHANISMS

@@ -14,7 +14,7 @@ from peregrine.errors import ConfigurationError
 from peregrine.plan.adaptive import strategy_of
 from peregrine.plan.metrics import Load, Metrics
 from peregrine.plan.migration_plan import MigrationPlan, planned
-from peregrine.plan.paths import Way, path_of
+from peregrine.plan.paths import Way, path_of, rows_wait
 from peregrine.plan.predict import WORK, Conditions, Outcome, Predictor, from_json
 from peregrine.types import OpId, PlaceId, SiteId
 
@@ -57,6 +57,12 @@ def test_upwards_the_gate_waits_for_the_longer_way_of_the_old_place() -> None:
     assert way.site(Role.GATE) == CLOUD
     # T takes 41 ms to the edge and its word 40 ms back; what the new place emits is at the gate after 1 ms.
     assert path_of(MECHANISMS["live"], way.latency_ms).pause.link_ms == 80
+
+
+def test_rows_wait_for_state_where_the_old_place_stops_before_the_new_one_has_it() -> None:
+    waiting = {name for name, mechanism in MECHANISMS.items() if rows_wait(mechanism)}
+    assert {"pause", "progressive", "replica", "restart"} <= waiting
+    assert waiting.isdisjoint({"live", "live-unordered", "drain", "window-recreation"})
 
 
 @pytest.mark.parametrize("name", MECHANISMS)

@@ -1,20 +1,27 @@
 """Spacker's three functions: orders are permutations, chunks cut them, replicas respect their number and stay put."""
 
+import re
+import sys
 from collections.abc import Sequence
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from peregrine.core.keyspace import KeySet
+from peregrine.core.reconfigure import Move
 from peregrine.errors import ConfigurationError, PeregrineError, PlanError, UnknownName
 from peregrine.plan.adaptive import Adaptive, strategy_of
 from peregrine.plan.chunking import BySize, ByTime, Chunks, NChunks, Pace
 from peregrine.plan.metrics import Load, Metrics, Unit
+from peregrine.plan.migration_plan import planned
 from peregrine.plan.orders import Shuffled, by_arrival, hot_first
 from peregrine.plan.replicas import ConsistentHashing, Ratio, Ring
 from peregrine.plan.strategy import Fixed, Strategy, chunks_of, order_of, replicas_of
 from peregrine.types import OpId, PlaceId
 
+DOCS = Path(__file__).parents[2] / "docs"
 PLACES = tuple(PlaceId(name) for name in ("cloud", "edge1", "edge2", "edge3"))
 LOAD = st.builds(
     Load,
@@ -119,9 +126,7 @@ class Backwards:
         return {keyspace[0]: [PLACES[1]]}
 
 
-def test_a_strategy_of_the_users_is_loaded_by_its_import_path(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: object
-) -> None:
+def test_a_strategy_of_the_users_is_loaded_by_its_import_path(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     path = f"{tmp_path}/mine_for_a_test.py"
     with open(path, "w") as module:
         module.write("from peregrine.plan.strategy import Fixed\nclass Mine(Fixed): ...\nlacking = object()\n")
@@ -138,6 +143,20 @@ def test_a_strategy_of_the_users_is_loaded_by_its_import_path(
             strategy_of(wrong)
         assert says in error.value.what
         assert error.value.remedy
+
+
+def test_the_strategy_that_the_guide_shows_is_loaded_and_obeyed(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (shown,) = re.findall(r"```python\n(.*?)```", (DOCS / "planning.md").read_text("utf-8"), re.DOTALL)
+    (tmp_path / "my_strategies.py").write_text(shown)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    metrics = Metrics(OpId("app/op"), 16, {key: Load(1.0, size) for key, size in (("a", 30), ("b", 10), ("c", 20))})
+    move = Move(OpId("app/op"), KeySet.of_keys(16, ["a", "b", "c"]), PLACES[0], PLACES[1])
+    plan = planned([move], strategy_of("my_strategies:SmallestFirst"), metrics)
+    assert [[each.unit for each in chunk.units] for chunk in plan.chunks] == [["b"], ["c"], ["a"]]
+    assert plan.mechanism == "progressive"
+    sys.modules.pop("my_strategies")
 
 
 def test_a_strategy_itself_may_be_given() -> None:

@@ -7,11 +7,16 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from peregrine import Link, Topology, run
-from peregrine.control.planning import BY_STRATEGY
+from peregrine.control import calibrated, calibrating
+from peregrine.control.auditing import audit_deployment
+from peregrine.control.planning import BY_STRATEGY, Planner
 from peregrine.control.running import Running
 from peregrine.core.coordinator import Status
 from peregrine.plan import predict
+from peregrine.plan.calibration import Costs
 from peregrine.types import OpId, SiteId
 from peregrine.workloads.key_count import key_count
 
@@ -40,13 +45,32 @@ class Traffic(threading.Thread):
                 self.sent[key] += 1
 
 
-def test_a_planned_migration_is_previewed_carried_out_and_learnt_from(spark: Any, tmp_path: Path) -> None:
+MINE = """
+class OneByOne:
+    def prioritise(self, keys, metrics):
+        return sorted(keys)
+    def chunk(self, order, metrics):
+        return [[key] for key in order]
+    def replicate(self, keyspace, metrics):
+        return {}
+"""
+
+
+def test_a_planned_migration_is_previewed_carried_out_and_learnt_from(
+    spark: Any, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    elsewhere = tmp_path_factory.mktemp("elsewhere")
+    (elsewhere / "strategy_of_a_user.py").write_text(MINE)
+    monkeypatch.syspath_prepend(str(elsewhere))
+    monkeypatch.setenv("XDG_STATE_HOME", str(elsewhere))
     app = key_count(["gate"], state_bytes=STATE_BYTES, slots=SLOTS, groups=4)
-    with run(app, topology=TOPOLOGY, directory=tmp_path) as running:
+    with run(app, topology=TOPOLOGY, directory=tmp_path, keep_journal=True) as running:
         traffic = Traffic(running)
         traffic.start()
         try:
             until_all_have_state(running)
+            _a_calibration_of_the_machine_decides(running)
+            _a_strategy_of_the_users_is_asked(running)
             _hot_first_in_three_chunks(running)
             traffic.resting.set()  # replicas of keys that change all the time are of no use
             running.settle()
@@ -59,6 +83,7 @@ def test_a_planned_migration_is_previewed_carried_out_and_learnt_from(spark: Any
         running.finish()
         counted = Counter(record.key for record in running.records("results"))
         last = {record.key: record.count for record in running.records("results")}
+        assert audit_deployment(running.deployment, running.initial) == []
     assert counted == last == traffic.sent
     kept = predict.from_json((tmp_path / "planning" / "predictor.json").read_bytes())
     assert kept.lessons == 2, "what was aborted teaches nothing"
@@ -69,6 +94,21 @@ def until_all_have_state(running: Running) -> None:
     while len(running.records("results")) < 8 * len(ROUND) or running.deployment.progress()[0].batch < 5:
         assert time.monotonic() < deadline_s, "nothing comes out"
         time.sleep(0.2)
+
+
+def _a_calibration_of_the_machine_decides(running: Running) -> None:
+    usual = running.plan("count", to="edge1", mechanism="pause")
+    assert usual.reasons[-1] == "thresholds: defaults; run peregrine calibrate"
+    calibrated.write(calibrated.usual_file(), Costs(round_ms=1.0, ms_per_mb=1000.0))  # state is dear, rounds are cheap
+    told = Planner(running.deployment).plan(usual.plan.moves, mechanism="pause")
+    assert told.reasons[-1] == "thresholds: measured on this machine"
+    assert len(told.plan.chunks) == KEYS > len(usual.plan.chunks)
+    calibrated.usual_file().unlink()
+
+
+def _a_strategy_of_the_users_is_asked(running: Running) -> None:
+    plan = running.plan("count", to="edge1", strategy="strategy_of_a_user:OneByOne").plan
+    assert [[each.unit for each in chunk.units] for chunk in plan.chunks] == [[str(key)] for key in range(KEYS)]
 
 
 def _hot_first_in_three_chunks(running: Running) -> None:
@@ -115,3 +155,15 @@ def _an_abort_leaves_the_rest_where_it_is(running: Running) -> None:
     assert under_way.progress().keys_done < KEYS
     if migrated.ended.moved:  # one had switched: its replica would be refreshed for ever, and nothing come to rest
         running.move("count", to="cloud")
+
+
+def test_a_calibration_measures_every_cost(spark: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With as little of everything as there can be: that figures come, not which."""
+    for name, value in (("REPETITIONS", 2), ("CALM_S", 0.5), ("BURST_ROWS", 500)):
+        monkeypatch.setattr(calibrating, name, value)
+    steps: list[str] = []
+    costs = calibrating.calibrate(steps.append)
+    assert tuple(steps) == calibrating.STEPS
+    assert costs.round_ms > 0 and costs.rows_per_s > 0
+    assert min(costs.ms_per_mb, costs.ms_per_key, costs.replica_overhead) >= 0
+    assert costs != Costs()

@@ -40,6 +40,7 @@ log = logging.getLogger(__name__)
 
 def metrics_of(deployment: Deployment, op: OpId) -> Metrics:
     placement = deployment.driver.manager.coordinator.placement
+    topology = deployment.topology
     instances = sorted(placement.instances(op))
     now_ms = time.time() * 1000
     return measured(
@@ -48,7 +49,7 @@ def metrics_of(deployment: Deployment, op: OpId) -> Metrics:
         rows_of(deployment.clients, op, instances, now_ms),
         {} if deployment.specs[op].stateless else state_bytes(deployment, op),
         lambda key: placement.owner(op, key),
-        [deployment.topology.main_place(site) for site in deployment.topology.sites],
+        [place for site in topology.sites for place in topology.places(site) if place not in deployment.apart],
         now_ms,
     )
 

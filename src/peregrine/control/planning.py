@@ -4,8 +4,8 @@
     print(preview.describe())
     print(preview.run().describe())
 
-Nothing is decided here: plan/ decides, the manager carries out. What predictions have learnt, the calibration and which
-keys have replicas are files in one directory.
+Nothing is decided here: plan/ decides, the manager carries out. What predictions have learnt and which keys have
+replicas are files in one directory; the thresholds are of the machine (control/calibrated.py).
 """
 
 import itertools
@@ -15,14 +15,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-import msgspec
-
+from peregrine.control import calibrated
 from peregrine.control.deployment import Deployment
 from peregrine.control.metering import Turns, metrics_of
 from peregrine.control.migrating import Migrated, Migrating
-from peregrine.core.keyspace import KeySet
+from peregrine.control.replicas import Replicas
 from peregrine.core.mechanisms import MECHANISMS
-from peregrine.core.messages import KeepReplicas
+from peregrine.core.messages import REFRESH_MS
 from peregrine.core.operator import OpSpec
 from peregrine.core.reconfigure import Move
 from peregrine.core.replication import Retrieval
@@ -30,15 +29,15 @@ from peregrine.errors import UnknownName
 from peregrine.plan import calibration, predict
 from peregrine.plan.adaptive import Adaptive, strategy_of
 from peregrine.plan.metrics import Unit
-from peregrine.plan.migration_plan import MOST_KEYS, MigrationPlan, keys_of, planned
+from peregrine.plan.migration_plan import MOST_KEYS, MigrationPlan, planned
+from peregrine.plan.paths import rows_wait
 from peregrine.plan.predict import Conditions, Outcome, Prediction, Predictor
 from peregrine.plan.strategy import Fixed, Strategy, replicas_of
-from peregrine.types import OpId, PlaceId, site_of
+from peregrine.types import OpId, PlaceId
 
 BY_STRATEGY = "by-strategy"  # as mechanism: what the chunks and replicas of the strategy amount to
 SHOWN_KEYS = 6
-
-Kept = dict[OpId, list[tuple[Unit, list[PlaceId]]]]  # JSON knows no numbers as keys
+MEASURED, NOT_MEASURED = "thresholds: measured on this machine", "thresholds: defaults; run peregrine calibrate"
 
 
 class Planner:
@@ -47,9 +46,10 @@ class Planner:
         self.deployment = deployment
         self.directory = directory or deployment.directory / "planning"
         self.predictor = predict.from_json(found) if (found := self._read("predictor")) else Predictor()
-        self.much = calibration.from_json(found) if (found := self._read("calibration")) else calibration.DEFAULTS
-        kept = msgspec.json.decode(found, type=Kept) if (found := self._read("replicas")) else {}
-        self.replicas = {op: dict(units) for op, units in kept.items()}
+        costs = calibrated.read(calibrated.usual_file())
+        self.calibrated = costs is not None
+        self.much = calibration.derived(costs) if costs is not None else calibration.DEFAULTS
+        self.replicas = Replicas(deployment, self.directory / "replicas.json")
         self._numbers = itertools.count(1)
         self._turns = Turns(deployment)
         self._under_way: list[Migrating] = []
@@ -62,18 +62,22 @@ class Planner:
         op = moves[0].op
         now = self._turns.look()
         metrics = metrics_of(self.deployment, op)
-        topology, replicas = self.deployment.topology, self.replicas.get(op, {})
+        topology, replicas = self.deployment.topology, self.replicas.of(op)
         whole = planned(moves, Fixed(), metrics, replicas)
         usual = whole.mechanism if mechanism == BY_STRATEGY else mechanism
         pace = self.predictor.pace(whole, topology, now, usual)
-        made = strategy_of(strategy, self.much, pace)
+        made = strategy_of(strategy, self.much, pace, rows_wait(MECHANISMS[usual]))
         plan = planned(moves, made, metrics, replicas)
-        reasons = made.reasons(plan.order, plan.metrics) if isinstance(made, Adaptive) else ()
+        reasons: tuple[str, ...] = ()
+        if isinstance(made, Adaptive):
+            reasons = (*made.reasons(plan.order, plan.metrics), MEASURED if self.calibrated else NOT_MEASURED)
         return Preview(self, plan, now, plan.mechanism if mechanism == BY_STRATEGY else mechanism, reasons)
 
-    def replicate(self, op: OpId, strategy: str | Strategy = "adaptive") -> Mapping[Unit, Sequence[PlaceId]]:
-        """Replicas of an operator's keys from now on, as the strategy wants them. Refreshed with every tick of the
-        routers, which everybody pays for; a replica that is kept once is kept until its key moves.
+    def replicate(
+        self, op: OpId, strategy: str | Strategy = "adaptive", every_ms: int = REFRESH_MS
+    ) -> Mapping[Unit, Sequence[PlaceId]]:
+        """Replicas of an operator's keys from now on, as the strategy wants them, and no others. What changes is sent
+        again and again, for which everybody pays; a replica is kept until its key moves, or until `stop_replicas`.
         """
         metrics = metrics_of(self.deployment, op)
         if len(metrics.loads) > MOST_KEYS:
@@ -85,13 +89,12 @@ class Planner:
             for target in places:
                 if source is not None:
                     shares.setdefault((source, target), []).append(unit)
-        everything = KeySet.everything(metrics.groups)
-        for (source, target), units in sorted(shares.items()):
-            command = KeepReplicas(op, keys_of(everything, units), source, target)
-            self.deployment.clients[site_of(source)].offer(command)
-        self.replicas[op] = {unit: list(places) for unit, places in wanted.items()}
-        self._write("replicas", msgspec.json.encode({op: list(units.items()) for op, units in self.replicas.items()}))
+        self.replicas.keep(op, shares, every_ms)
         return wanted
+
+    def stop_replicas(self, op: OpId) -> None:
+        """No replicas of an operator any more: those that there are are given up."""
+        self.replicas.stop(op)
 
     def start(self, preview: "Preview") -> Migrating:
         plan, topology = preview.plan, self.deployment.topology
@@ -125,10 +128,9 @@ class Planner:
         for each in self._under_way:
             each.forget()
 
-    def calibrate(self, much: calibration.Calibration) -> None:
-        """Thresholds that were measured (`plan.calibration.derived`), for all plans that come."""
-        self.much = much
-        self._write("calibration", much.to_json())
+    def calibrate(self, costs: calibration.Costs, goal: calibration.Goal = calibration.ALIKE) -> None:
+        """Thresholds by these costs, for what this planner plans from now on."""
+        self.much, self.calibrated = calibration.derived(costs, goal), True
 
     def _read(self, name: str) -> bytes:
         file = self.directory / f"{name}.json"

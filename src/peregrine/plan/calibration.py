@@ -1,20 +1,18 @@
 """What is much and what is little on the machine at hand: the thresholds of the adaptive strategy.
 
-Spacker IV-C: "high and low are relative, with quantitative values depending on actual hardware and workloads". So each
-threshold is where, of two choices that were measured side by side, the other one becomes the better (`derived`). The
-defaults are for nobody who has measured: they follow from figures of a micro-batch host on two cores.
+Spacker IV-C: "high and low are relative, with quantitative values depending on actual hardware and workloads". So what
+a migration takes is measured (`Costs`, by control/calibrating.py), and each threshold is where, by these costs, the
+other choice becomes the better one on a weighted goal (`derived`). The defaults are for those who have not measured.
 """
 
-import math
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from itertools import pairwise
+from dataclasses import dataclass, fields
 
 import msgspec
 
 from peregrine.errors import ConfigurationError
 
-NEVER = 1e18  # a threshold that nothing reaches; JSON knows no infinity
+BUSY = 0.25  # of what a host can work off: from here on it matters which keys leave it first
+LEAST = 1e-3  # below, a cost is noise
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,110 +28,66 @@ ALIKE = Goal()
 
 
 @dataclass(frozen=True, slots=True)
-class Calibration:
-    high_rows_per_s: float = 5_000.0  # a quarter of what a host works off when nothing else is to be done
-    high_skew: float = 0.5
-    large_key_bytes: float = 64 * 1024.0  # from here on state leaves the blob of its group
-    many_keys: float = 256.0
-    low_access_ratio: float = 0.1
-    round_bytes: float = 4e6  # travel in the time that a round of a migration takes anyway
-    less_chunks: int = 4
-    more_chunks: int = 16
-    replicated_share: float = 0.5
+class Costs:
+    """Of a host of micro-batches on two cores, where nobody has measured."""
+
+    round_ms: float = 400.0  # a chunk, however small: markers, and turns of hosts
+    ms_per_mb: float = 60.0  # read, cut, sent, journaled and restored
+    ms_per_key: float = 0.1
+    rows_per_s: float = 20_000.0  # that come through when nothing else is to be done
+    replica_overhead: float = 0.5  # a batch takes so much longer if all keys have a replica and all get rows
 
     def to_json(self) -> bytes:
         return msgspec.json.format(msgspec.json.encode(self), indent=2)
 
 
-DEFAULTS = Calibration()
-
-
-def from_json(text: bytes | str) -> Calibration:
-    try:
-        return msgspec.json.decode(text, type=Calibration)
-    except msgspec.DecodeError as error:
-        raise ConfigurationError(
-            f"a calibration that cannot be read: {error}", "measure again, or remove it"
-        ) from error
-
-
 @dataclass(frozen=True, slots=True)
-class Measured:
-    """One migration: the value of the input that was varied, which choice was made, and what it cost."""
+class Calibration:
+    """The thresholds, and the goal that they are for."""
 
-    input: str  # a key of CHOICES
-    value: float
-    choice: str
-    spike_ms: float
-    completion_ms: float
-    overhead_ms: float = 0.0
+    high_rows_per_s: float
+    high_skew: float
+    round_bytes: float  # travel in the time that a round of a migration takes anyway
+    round_keys: float  # are named and restored in that time
+    low_access_ratio: float
+    goal: Goal = ALIKE
 
-
-# Which threshold an input gives, and between which choices: the first below it, the second above.
-CHOICES: Mapping[str, tuple[str, str, str]] = {
-    "rows_per_s": ("high_rows_per_s", "random", "hot-first"),
-    "skew": ("high_skew", "random", "hot-first"),
-    "key_bytes": ("large_key_bytes", "all-at-once", "chunks"),
-    "keys": ("many_keys", "more-chunks", "less-chunks"),
-    "access_ratio": ("low_access_ratio", "replicas", "none"),
-}
+    def rounds(self, carried_bytes: float, keys: int) -> float:
+        """How many rounds' worth of work it is to carry so much."""
+        return carried_bytes / self.round_bytes + keys / self.round_keys
 
 
-def derived(measured: Iterable[Measured], goal: Goal = ALIKE, start: Calibration = DEFAULTS) -> Calibration:
-    """Every threshold for which there are measurements; the others stay as they are in `start`."""
-    by_input: dict[str, list[Measured]] = {}
-    for each in measured:
-        if each.input not in CHOICES:
-            raise ConfigurationError(f"a measurement of {each.input!r}", f"measure one of: {', '.join(CHOICES)}")
-        by_input.setdefault(each.input, []).append(each)
-    found = start
-    for name, points in by_input.items():
-        threshold, below, above = CHOICES[name]
-        costs = sorted(_costs(points, goal).items())
-        crossing = crossover([(value, of[below], of[above]) for value, of in costs if below in of and above in of])
-        if crossing is not None:
-            found = replace(found, **{threshold: crossing})  # type: ignore[arg-type]
-    return found
+def derived(costs: Costs, goal: Goal = ALIKE) -> Calibration:
+    """Skew is nothing of the machine: from 0.5 on a tenth of the keys gets a third of the rows.
 
-
-def crossover(points: Sequence[tuple[float, float, float]]) -> float | None:
-    """Where the second cost becomes and stays the lower one, of (value, first cost, second cost) by value.
-
-    NEVER if it does not; None without points. Values are far apart, so the middle of two is their geometric one,
-    weighted by how clearly each of them speaks.
+    Replicas of all keys, of which the share `a` is touched, save (1 - a) of what travels. Where that is a round's worth
+    (with less, nothing is to be won), spike and completion fall by up to a half each, and batches take `a` times the
+    overhead longer. Both are the same at the threshold.
     """
-    if not points:
-        return None
-    lead = [(value, math.log(max(first, 1e-9)) - math.log(max(second, 1e-9))) for value, first, second in points]
-    if lead[-1][1] <= 0:
-        return NEVER
-    crossing = lead[0][0]
-    for (low, before), (high, after) in pairwise(lead):
-        if before <= 0 < after:
-            share = -before / (after - before)
-            crossing = high if low <= 0 else low ** (1 - share) * high**share
-    return crossing
-
-
-def _costs(points: Iterable[Measured], goal: Goal) -> dict[float, dict[str, float]]:
-    """value -> choice -> its weighted cost: each part relative to the best at that value."""
-    at: dict[float, dict[str, list[Measured]]] = {}
-    for each in points:
-        at.setdefault(each.value, {}).setdefault(each.choice, []).append(each)
-    found = {}
-    for value, choices in at.items():
-        parts = {choice: _mean(each) for choice, each in choices.items()}
-        best = [max(min(part[i] for part in parts.values()), 1.0) for i in range(3)]
-        weights = (goal.spike, goal.completion, goal.overhead)
-        found[value] = {
-            choice: sum(w * max(each, 1.0) / b for w, each, b in zip(weights, part, best, strict=True))
-            for choice, part in parts.items()
-        }
-    return found
-
-
-def _mean(points: Sequence[Measured]) -> tuple[float, float, float]:
-    return tuple(  # type: ignore[return-value]
-        math.fsum(values) / len(points)
-        for values in zip(*((p.spike_ms, p.completion_ms, p.overhead_ms) for p in points), strict=True)
+    saved = (goal.spike + goal.completion) / 2
+    paid = goal.overhead * max(costs.replica_overhead, LEAST)
+    return Calibration(
+        high_rows_per_s=BUSY * costs.rows_per_s,
+        high_skew=0.5,
+        round_bytes=costs.round_ms / max(costs.ms_per_mb, LEAST) * 1e6,
+        round_keys=costs.round_ms / max(costs.ms_per_key, LEAST),
+        low_access_ratio=saved / (saved + paid),
+        goal=goal,
     )
+
+
+DEFAULTS = derived(Costs())
+
+
+def from_json(text: bytes | str) -> Costs:
+    remedy = "measure again: peregrine calibrate"
+    try:
+        found = msgspec.json.decode(text, type=Costs)
+    except msgspec.DecodeError as error:
+        raise ConfigurationError(f"a calibration that cannot be read: {error}", remedy) from error
+    for each in fields(Costs):
+        if not getattr(found, each.name) >= 0:
+            raise ConfigurationError(f"a calibration with {each.name} below 0", remedy)
+    if not (found.round_ms and found.rows_per_s):
+        raise ConfigurationError("a calibration in which a round, or a row, takes no time", remedy)
+    return found

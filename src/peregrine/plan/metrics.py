@@ -17,6 +17,7 @@ from peregrine.types import OpId, PlaceId
 Unit = str | int  # a key, or the number of a group
 
 LEAST_SPAN_MS = 100.0  # a few rows at one moment are no rate
+FRESH_MS = 1000.0  # a replica of a key that got a row since may be behind
 STEEPEST = 8.0  # Zipf exponents above are one: nearly all rows are of one key
 
 
@@ -29,6 +30,10 @@ class Load:
     last_row_ms: float | None = None  # None: nobody has seen a row of it
     place: PlaceId | None = None  # where it lives
     keys: int = 1
+
+    def touched(self, within_ms: float) -> float:
+        """The share of its keys that get a row within this time."""
+        return 1 - math.exp(-self.rows_per_s / max(self.keys, 1) * within_ms / 1000)
 
     def __add__(self, other: "Load") -> "Load":
         rows = [each for each in (self.last_row_ms, other.last_row_ms) if each is not None]
@@ -53,6 +58,7 @@ class Inputs:
     key_bytes: float  # state of a key, on the average
     keys: int  # to migrate
     access_ratio: float  # the share of keys that get a row within a second
+    carried_bytes: float  # of all of these keys, without what the target has a replica of that is still fresh
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +71,7 @@ class Metrics:
     access_ratio: float = 0.0
     places: tuple[PlaceId, ...] = ()
     now_ms: float = 0.0
+    replicated: frozenset[Unit] = frozenset()  # have a replica where they are to go
 
     def load(self, unit: Unit) -> Load:
         return self.loads.get(unit, IDLE)
@@ -76,12 +83,14 @@ class Metrics:
     def inputs(self, units: Sequence[Unit]) -> Inputs:
         loads = [self.load(unit) for unit in units]
         keys = sum(load.keys for load in loads)
+        stale = (self.load(unit).touched(FRESH_MS) if unit in self.replicated else 1.0 for unit in units)
         return Inputs(
             rows_per_s=math.fsum(load.rows_per_s for load in loads),
             skew=zipf_exponent([load.rows_per_s for load in loads]),
             key_bytes=sum(load.state_bytes for load in loads) / keys if keys else 0.0,
             keys=keys,
             access_ratio=self.access_ratio,
+            carried_bytes=math.fsum(load.state_bytes * share for load, share in zip(loads, stale, strict=True)),
         )
 
     def by_group(self) -> "Metrics":

@@ -5,7 +5,7 @@ stages of the core, one for each chunk; nothing is coordinated here.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 
 from peregrine.core.keyspace import KeySet, group_of, stable_hash
@@ -81,20 +81,22 @@ def planned(
     units: list[Unit] = list(known)
     if len(known) > most_keys:
         metrics, units = metrics.by_group(), list(keys.touched_groups())
+    ((op, target),) = targets
+    there = {unit for unit, places in (replicas or {}).items() if target in places}
+    metrics = replace(metrics, replicated=frozenset(each for each in units if _has_one(each, there, keys.groups)))
     order = order_of(strategy, units, metrics)
     chunks = chunks_of(strategy, order, metrics) or [[]]
-    ((op, target),) = targets
-    reloads = {unit for unit, places in (replicas or {}).items() if target in places}
-    return MigrationPlan(op, target, tuple(moves), tuple(_chunks(keys, chunks, metrics, reloads)), metrics)
+    return MigrationPlan(op, target, tuple(moves), tuple(_chunks(keys, chunks, metrics)), metrics)
 
 
-def _chunks(keys: KeySet, chunks: Sequence[Sequence[Unit]], metrics: Metrics, reloads: set[Unit]) -> list[PlannedChunk]:
+def _chunks(keys: KeySet, chunks: Sequence[Sequence[Unit]], metrics: Metrics) -> list[PlannedChunk]:
     rest, found = keys, []
     for nth, units in enumerate(chunks):
         mine = rest if nth == len(chunks) - 1 else keys_of(keys, units)
         rest -= mine
-        marked = tuple(PlannedUnit(unit, metrics.load(unit), _retrieval(unit, reloads, keys.groups)) for unit in units)
-        found.append(PlannedChunk(mine, marked))
+        marked = (Retrieval.RELOAD if unit in metrics.replicated else Retrieval.TRANSFER for unit in units)
+        planned_units = zip(units, map(metrics.load, units), marked, strict=True)
+        found.append(PlannedChunk(mine, tuple(PlannedUnit(*each) for each in planned_units)))
     return found
 
 
@@ -103,9 +105,6 @@ def keys_of(keys: KeySet, units: Sequence[Unit]) -> KeySet:
     return names | (KeySet.of_groups(keys.groups, [unit for unit in units if isinstance(unit, int)]) & keys)
 
 
-def _retrieval(unit: Unit, reloads: set[Unit], groups: int) -> Retrieval:
+def _has_one(unit: Unit, there: set[Unit], groups: int) -> bool:
     """A key has a replica by itself or with its whole group."""
-    has = unit in reloads or (
-        isinstance(unit, str) and bool(reloads) and group_of(stable_hash(unit), groups) in reloads
-    )
-    return Retrieval.RELOAD if has else Retrieval.TRANSFER
+    return unit in there or (isinstance(unit, str) and bool(there) and group_of(stable_hash(unit), groups) in there)

@@ -74,10 +74,11 @@ class _Playing:
     reached: dict[tuple[Role, On], Span] = field(default_factory=dict)
     waits: dict[type[Step], Span] = field(default_factory=dict)  # when what makes rows wait, or ends it, was done
     swept: bool = False
+    then: On = On.CAUGHT_UP  # what restored state leads to
 
     def reach(self, role: Role, event: On, when: Span) -> None:
-        """Tables have no circles: an event reaches a role once."""
-        if (role, event) in self.reached:
+        """Tables have no circles: an event reaches a role once. Only state may come again, later."""
+        if (role, event) in self.reached and event not in (On.STATE, On.COMPLETE):
             return
         self.reached[role, event] = when
         for step in self.mechanism.steps(role, event):
@@ -86,7 +87,7 @@ class _Playing:
     def _perform(self, role: Role, step: Step, when: Span) -> None:
         match step:
             case Mark(event, roles):
-                for to in roles:
+                for to in sorted(roles, key=lambda each: each is Role.SOURCE):  # what it sends comes behind the marker
                     self._send(role, to, event, when)
             case Tell(to, event):
                 self._send(role, to, event, when)
@@ -95,6 +96,7 @@ class _Playing:
                 self._send(role, Role.SOURCE, On.FETCH, when)
             case Snapshot():
                 carried = Span(changed=1) if step.delta and not step.static else Span(whole=1)
+                carried = NOTHING if step.beside_windows else carried
                 there = when + TURN + carried + self._way(role, step.to)
                 if step.static:
                     self.reach(step.to, On.STATIC, there)
@@ -103,7 +105,7 @@ class _Playing:
             case Collect():
                 self._state_comes(Role.TARGET, when + Span(whole=1) + self._way(role, Role.TARGET))
             case Restore():
-                self.reach(role, On.CAUGHT_UP, when + TURN)
+                self.reach(role, self.then, when + TURN)
             case Drop(ack_to):
                 self._send(role, ack_to, On.ACK, when + TURN)
             case Ripen():
@@ -111,6 +113,8 @@ class _Playing:
             case Hold() | Mute() | Release() | Halt() | Resume() | Done():
                 if role is Role.TARGET:  # where rows of the keys go
                     self.waits[type(step)] = when
+                if isinstance(step, Hold):
+                    self.then = step.then
             case _:
                 pass  # takes no time
 
@@ -142,6 +146,12 @@ def path_of(mechanism: Mechanism, latency: Latency) -> Path:
     playing.reach(Role.ANCHOR, On.BEGIN, NOTHING)
     assert Done in playing.waits, f"the table of {mechanism.name} does not lead to its end"
     return Path(playing.waits[Done], playing.pause(), playing.swept)
+
+
+def rows_wait(mechanism: Mechanism) -> bool:
+    """For the state of their key to travel."""
+    pause = path_of(mechanism, lambda role, to: 0.0).pause
+    return bool(pause.whole or pause.changed)
 
 
 @dataclass(frozen=True, slots=True)

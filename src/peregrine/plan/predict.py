@@ -12,12 +12,12 @@ import msgspec
 
 from peregrine.core.mechanisms import MECHANISMS
 from peregrine.core.mechanisms.program import Mechanism
+from peregrine.core.messages import REFRESH_MS
 from peregrine.core.replication import Retrieval
 from peregrine.core.topology import Topology
 from peregrine.errors import ConfigurationError
 from peregrine.plan.chunking import Pace
 from peregrine.plan.learning import AS_SAID, Coefficients, Factors
-from peregrine.plan.metrics import Load
 from peregrine.plan.migration_plan import MigrationPlan, PlannedChunk
 from peregrine.plan.paths import NOTHING, Span, Way, path_of
 
@@ -42,7 +42,7 @@ class Conditions:
     """How the deployment stands while the plan is made."""
 
     turn_ms: float  # how long a micro-batch of a host takes now
-    replica_age_ms: float = 200.0  # how far replicas lag behind
+    replica_age_ms: float = float(REFRESH_MS)  # how far replicas lag behind
     window_ms: float = 0.0  # how long windows stay open; 0: nobody knows
 
 
@@ -162,13 +162,8 @@ def _carried(how: Mechanism, chunk: PlannedChunk, now: Conditions) -> _Carried:
     changed = 0.0
     for each in chunk.units:
         fresh = each.retrieval is Retrieval.RELOAD or not how.checkpoint_assisted  # else there is nothing to build on
-        changed += each.load.state_bytes * (_touched(each.load, now.replica_age_ms) if fresh else 1.0)
+        changed += each.load.state_bytes * (each.load.touched(now.replica_age_ms) if fresh else 1.0)
     return _Carried(whole, changed)
-
-
-def _touched(load: Load, within_ms: float) -> float:
-    """The share of its keys that get a row within this time."""
-    return 1 - math.exp(-load.rows_per_s / max(load.keys, 1) * within_ms / 1000)
 
 
 def _work(
