@@ -6,10 +6,10 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help install java demo test test-core test-spark test-kills lint bench-core bench-apps bench-spark simulate docs clean
+.PHONY: help install java demo test test-core test-spark test-kills test-mechanisms lint bench-core bench-apps bench-spark peers simulate docs clean
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 install: $(STAMP) ## create .venv with Peregrine, PySpark and tools; does nothing when it is up to date
 
@@ -45,6 +45,9 @@ test-spark: java ## run the tests on Spark, in one session
 test-kills: java ## kill every part in every phase of a migration, on Spark; takes a quarter of an hour
 	@PEREGRINE_KILLS=all $(BIN)/python -m pytest tests/spark/test_kills.py
 
+test-mechanisms: java ## move every application by every mechanism, on Spark; takes a quarter of an hour
+	@PEREGRINE_MECHANISMS=all $(BIN)/python -m pytest tests/spark/test_mechanisms.py
+
 lint: install ## check style, format and types
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
@@ -59,6 +62,9 @@ bench-apps: install ## measure applications on the host, without Spark; takes tw
 bench-spark: java ## measure the data plane on this machine against its targets; takes a quarter of an hour
 	@$(BIN)/python -m peregrine.bench.spark --json build/bench-spark.json
 
+peers: install ## install PyFlink and Bytewax beside Peregrine, to be measured in `peregrine bench run peers` (1 GB)
+	@$(BIN)/python -m peregrine.bench.peers.build
+
 simulate: install ## search 2000 seeds for a run that differs from one without reconfiguration
 	@$(BIN)/peregrine simulate --seeds 2000
 
@@ -68,5 +74,5 @@ docs: install ## regenerate docs/mechanisms.md from the code
 	@$(BIN)/python -m peregrine.core.mechanisms > docs/mechanisms.md.new && mv docs/mechanisms.md.new docs/mechanisms.md || { rm -f docs/mechanisms.md.new; exit 1; }
 
 clean: ## remove .venv, caches and build output
-	@rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	@rm -rf $(VENV) .venv-peers build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	@find . -path ./.git -prune -o -name __pycache__ -type d -prune -exec rm -rf {} +

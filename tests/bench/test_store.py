@@ -92,13 +92,27 @@ def test_a_proof_that_does_not_hold_is_a_fault(tmp_path: Path) -> None:
     assert len(wrong) == 4 and "lost 3" in wrong[0]
 
 
-def test_cells_that_leave_nothing_behind_share_a_deployment_if_the_experiment_says_so(tmp_path: Path) -> None:
-    text = TEXT.replace('["live", "restart"]', '["live", "live-unordered", "replica", "pause", "restart"]')
-    alone = definition(tmp_path, text)
-    shared = definition(tmp_path, "reuse = true\n" + text)
+def test_variants_of_a_value_share_a_deployment_unless_they_leave_something_behind(tmp_path: Path) -> None:
+    text = TEXT.replace('["live", "restart"]', '["restart", "live", "live-unordered", "replica", "pause"]')
+    alone = definition(tmp_path, "reuse = false\n" + text)
+    shared = definition(tmp_path, text)
 
     def names(made):
-        return [[cell.variant for cell in group] for group in runner.groups(made, cells(made, "quick"))][:6]
+        return [[cell.variant for cell in group] for group in runner.groups(made, cells(made, "quick"))]
 
-    assert names(alone)[:3] == [["live"], ["live-unordered"], ["replica"]]
-    assert names(shared)[:3] == [["live-unordered"], ["replica"], ["live", "pause", "restart"]]
+    assert names(alone)[:3] == [["live"], ["live-unordered"], ["pause"]]
+    assert names(shared) == [["live-unordered"], ["live", "pause", "replica", "restart"]] * 2
+
+
+def test_only_some_variants_and_values_are_run_if_they_are_named(tmp_path: Path) -> None:
+    made = definition(tmp_path)
+    asked = []
+
+    def found(group, heat):
+        asked.extend((cell.variant, cell.x_label) for cell in group)
+        return [measured(cell) for cell in group]
+
+    runner.run(made, "quick", tmp_path / "out", find=found, only=runner.Only(["live"], ["320"]))
+    assert asked == [("live", "320")]
+    runner.run(made, "quick", tmp_path / "out", find=found)
+    assert asked[1:] == [("live", "20"), ("restart", "20"), ("restart", "320")]

@@ -18,6 +18,7 @@ from peregrine.errors import UnknownName
 if TYPE_CHECKING:
     from peregrine.bench.engine.analysis import Analysed
     from peregrine.bench.engine.definition import Definition
+    from peregrine.bench.engine.runner import Only
     from peregrine.bench.engine.runner import Progress as News
 
 app = typer.Typer(
@@ -26,9 +27,11 @@ app = typer.Typer(
     no_args_is_help=True,
 )
 
-Full = Annotated[bool, typer.Option("--full", help="All values and repetitions; takes hours.")]
+Full = Annotated[bool, typer.Option("--full/--quick", help="All values and repetitions, which takes hours; or less.")]
 Folder = Annotated[Path, typer.Option("--out", help="Where results are kept.", file_okay=False)]
 Again = Annotated[bool, typer.Option("--again", help="Also what is there already.")]
+Variants = Annotated[list[str] | None, typer.Option("--variant", help="Only this one; may be given again.")]
+Labels = Annotated[list[str] | None, typer.Option("--value", help="Only where the axis says this, as 80 or '10 MB'.")]
 RESULTS = Path("build/bench")
 _STYLES = {"pass": "bold green", "fail": "bold red", "not run": "yellow"}
 
@@ -54,18 +57,21 @@ def show_list(full: Full = False, out: Folder = RESULTS) -> None:
 @app.command()
 def run(
     names: Annotated[list[str], typer.Argument(metavar="NAME...", show_default=False)],
+    variant: Variants = None,
+    value: Labels = None,
     full: Full = False,
     again: Again = False,
     out: Folder = RESULTS,
 ) -> None:
     """Run experiments; cells whose results are there with the same definition are skipped."""
     from peregrine.bench.engine.definition import load_all
+    from peregrine.bench.engine.runner import Only
 
     known = load_all()
     for name in names:
         if name not in known:
             raise UnknownName("experiment", name, list(known))
-    _run([known[name] for name in names], full, again, out)
+    _run([known[name] for name in names], full, again, out, Only(variant or (), value or ()))
 
 
 @app.command("all")
@@ -133,16 +139,18 @@ def _analysed(out: Path, size: str) -> "Analysed":
         spark.stop()
 
 
-def _run(definitions: "list[Definition]", full: bool, again: bool, out: Path) -> None:
+def _run(definitions: "list[Definition]", full: bool, again: bool, out: Path, only: "Only | None" = None) -> None:
     from peregrine.bench.engine import runner
     from peregrine.bench.engine.definition import cells
+
+    only = only or runner.Only()
 
     console = Console(stderr=True)
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     wrong: list[str] = []
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
-        for definition in definitions:
-            task = progress.add_task(definition.name, total=len(cells(definition, _size(full))))
+        for nth, definition in enumerate(definitions):
+            task = progress.add_task(definition.name, total=len(only.of(cells(definition, _size(full)))))
 
             def say(news: "News", task: object = task, name: str = definition.name) -> None:
                 progress.update(task, completed=news.done, description=f"{name}: {news.cell.name}")  # type: ignore[arg-type]
@@ -150,7 +158,7 @@ def _run(definitions: "list[Definition]", full: bool, again: bool, out: Path) ->
                     style = "red" if news.wrong else "dim"
                     console.print(Text(f"{name}: {news.cell.name}: {news.news}", style=style), soft_wrap=True)
 
-            wrong += runner.run(definition, _size(full), out, again, say)
+            wrong += runner.run(definition, _size(full), out, again, say, only=only, cold=nth == 0)
             progress.remove_task(task)
     for each in wrong:
         Console().print(Text(each, style="bold red"), soft_wrap=True)

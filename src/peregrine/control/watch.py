@@ -6,12 +6,14 @@ or measures reads along and waits for nobody.
 
 import threading
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import takewhile
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from peregrine import measure
 from peregrine.control.driver import News
@@ -164,6 +166,10 @@ class Watch:
         found = Outputs(emitted, np.concatenate([each.latency_ms for each in arrived]))
         if keys is None and not but:
             return found
-        names = np.concatenate([each.keys.to_numpy() for each in arrived])
-        mine = np.ones(len(names), dtype=bool) if keys is None else np.isin(names, list(keys))
-        return found.where(mine & ~np.isin(names, list(but)))
+        mine = np.ones(len(found), dtype=bool) if keys is None else self._of(arrived, keys)
+        return found.where(mine & ~self._of(arrived, but))
+
+    def _of(self, arrived: Sequence[Arrived], keys: Collection[str]) -> npt.NDArray[np.bool_]:
+        """By hashing: NumPy would compare all texts with each key."""
+        names = pa.chunked_array([chunk for each in arrived for chunk in each.keys.chunks], pa.string())
+        return np.asarray(pc.is_in(names, value_set=pa.array(list(keys), pa.string())))

@@ -5,18 +5,21 @@ from dataclasses import dataclass
 from typing import Any
 
 from peregrine.bench.engine.definition import MEASURES
-from peregrine.bench.engine.store import Store
+from peregrine.bench.engine.store import SAMPLES, SUMMARY, Store
 
 Row = Mapping[str, Any]
 
 # A jitter within what the steady state has anyway counts as that: two of them cannot be told apart.
-_FELT = "greatest(jitter_ms, steady_p99_ms - steady_mean_ms)"
+_FELT = "greatest({}, steady_p99_ms - steady_mean_ms)"
 LESSONS = 5  # from which on predictions are judged
 _TAUGHT = f"CASE WHEN lessons >= {LESSONS} THEN abs(predicted_{{}} / {{}} - 1) END"
 CELLS = f"""
     SELECT experiment, variant, mechanism, x, any_value(x_label) AS x_label, any_value(app) AS app,
-           count(duration_ms) AS runs, {", ".join(f"median({name}) AS {name}" for name in MEASURES)},
-           median({_FELT}) AS felt_jitter_ms,
+           count(coalesce(duration_ms, steady_mean_ms, max_rows_per_s)) AS runs,
+           {", ".join(f"median({name}) AS {name}" for name in MEASURES)},
+           median({_FELT.format("jitter_ms")}) AS felt_jitter_ms,
+           median({_FELT.format("jitter_p99_ms")}) AS felt_jitter_p99_ms,
+           min(jitter_ms) AS least_jitter_ms, max(jitter_ms) AS most_jitter_ms,
            median({_TAUGHT.format("duration_ms", "duration_ms")}) AS duration_error,
            median({_TAUGHT.format("bytes", "bytes_moved")}) AS bytes_error,
            median(steady_mean_ms) AS steady_mean_ms, median(steady_p99_ms) AS steady_p99_ms,
@@ -31,6 +34,7 @@ RATIOS = """
            one.disruption_ms / greatest(live.disruption_ms, 1) AS disruption_ms,
            one.felt_jitter_ms / live.felt_jitter_ms AS jitter_ms,
            one.freeze_ms / live.freeze_ms AS freeze_ms,
+           one.key_freeze_ms / live.key_freeze_ms AS key_freeze_ms,
            one.duration_ms / live.duration_ms AS duration_ms,
            one.bytes_on_links / live.bytes_on_links AS bytes_on_links
     FROM cells one JOIN cells live ON one.experiment = live.experiment AND one.x = live.x AND live.variant = 'live'
@@ -61,8 +65,10 @@ class Analysed:
 
 def analyse(store: Store, spark: Any) -> Analysed:
     store.check_there_is_something()
-    for kind in ("summary", "samples"):
-        spark.read.parquet(*map(str, store.files(kind))).createOrReplaceTempView(kind)
+    for kind, schema in (("summary", SUMMARY), ("samples", SAMPLES)):
+        table = spark.read.option("mergeSchema", True).parquet(*map(str, store.files(kind)))
+        absent = [f"CAST(NULL AS DOUBLE) AS {name}" for name in schema.names if name not in table.columns]
+        table.selectExpr("*", *absent).createOrReplaceTempView(kind)  # older files lack what newer ones have
     spark.sql(CELLS).createOrReplaceTempView("cells")
     found = [spark.sql(query).toArrow().to_pylist() for query in (CELLS, RATIOS, PHASES, CURVES, MACHINES)]
     return Analysed(*found)

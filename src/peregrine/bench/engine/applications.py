@@ -37,6 +37,7 @@ class Application:
     by: str = "keys"
     felt: bool = True  # results have the keys of what moves: then the cost is what these keys feel, else what all do
     said: str = ""
+    renewed_by: str = ""  # the stream of which a row makes the state of its key anew (engine/hoard.py)
     key_bytes: Callable[[Mapping[str, Any]], int] = lambda parameters: SMALL_BYTES  # of a key's state, about
 
     def app(self, senders: list[str], parameters: Mapping[str, Any]) -> App:
@@ -135,6 +136,27 @@ APPLICATIONS: Mapping[str, Application] = {
         ("hoard",),
         {"state_bytes": 1 << 20},
         said="keys with large state",
+        renewed_by="visits",
+        key_bytes=lambda parameters: int(parameters["state_bytes"]),
+    ),
+    "ring": Application(
+        hoard.ring,
+        hoard.visits,
+        ("visits",),
+        ("ring",),
+        {"last": 10, "tuple_bytes": 128},
+        said="windows by count that keep their tuples",
+        renewed_by="visits",
+        key_bytes=lambda parameters: int(parameters["last"]) * int(parameters["tuple_bytes"]),
+    ),
+    "auctions": Application(
+        hoard.auctions,
+        hoard.offers,
+        ("offers",),
+        ("join",),
+        {"state_bytes": 1 << 20},
+        said="the survey's variant of Nexmark Q8",
+        renewed_by="offers",
         key_bytes=lambda parameters: int(parameters["state_bytes"]),
     ),
 }

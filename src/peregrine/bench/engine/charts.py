@@ -1,7 +1,6 @@
 """Pictures of an experiment: what the paper says beside what was found here, on the same axes; latency over time."""
 
 import io
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -12,10 +11,13 @@ from matplotlib.figure import Figure
 
 from peregrine.bench.engine.analysis import Row
 from peregrine.bench.engine.definition import MEASURES, Definition, Point, label, variants_of
+from peregrine.core.mechanisms import MECHANISMS
 
+NAMES = ("app", "case", "hosts")  # along the sweep: with nothing between them there are no lines
 LOG_FROM = 30.0  # times as much: then the axis is logarithmic
 _BARS = 0.7  # of the room of one x, for all bars
 LEAST = 1.0  # on a logarithmic axis; what is less is drawn there
+_STEPS = (*range(0, 20, 2), *range(1, 20, 2))  # of the palette: strong colours first
 _STYLE: Any = {"svg.fonttype": "none", "font.size": 9, "axes.grid": True, "grid.alpha": 0.3}
 
 
@@ -33,9 +35,14 @@ def measure_chart(definition: Definition, measure: str, cells: Sequence[Row]) ->
         both = figure.subplots(1, 2 if points else 1, sharex=True, sharey=True, squeeze=False)[0]
         ours: Axes = both[-1]
         at = {x: float(nth) for nth, x in enumerate(labels)}  # evenly, as on a logarithmic axis
-        for name, colour in _colours(definition):
-            line = sorted((cell["x"], cell[measure]) for cell in mine if cell["variant"] == name)
-            if line:
+        drawn = [each for each in _colours(definition) if any(cell["variant"] == each[0] for cell in mine)]
+        for nth, (name, colour) in enumerate(drawn):
+            line = sorted((cell["x"], max(cell[measure], LEAST)) for cell in mine if cell["variant"] == name)
+            if definition.sweep.setting in NAMES:
+                width = _BARS / len(drawn)
+                places = [at[x] + (nth + 0.5) * width - _BARS / 2 for x, _ in line]
+                ours.bar(places, [y for _, y in line], width, color=colour, label=name)
+            else:
                 ours.plot([at[x] for x, _ in line], [y for _, y in line], "o-", color=colour, label=name, markersize=4)
             if beyond := guessed.get(name):
                 dashed = [line[-1], *beyond.items()]
@@ -50,7 +57,7 @@ def measure_chart(definition: Definition, measure: str, cells: Sequence[Row]) ->
             axes.set_xticks(list(at.values()), list(labels.values()), rotation=30 if len(at) > 5 else 0)
             axes.set_xlabel(definition.sweep.label or definition.sweep.setting)
             axes.margins(x=0.08)
-            axes.legend(fontsize="x-small", frameon=False, ncols=2)
+            axes.legend(fontsize="x-small", frameon=False, ncols=3, loc="upper left")
         both[0].set_ylabel(MEASURES[measure])
     return figure
 
@@ -104,9 +111,11 @@ def svg(figure: Figure) -> str:
 
 
 def _colours(definition: Definition) -> list[tuple[str, Any]]:
-    """The same mechanism has the same colour in all pictures of an experiment."""
+    """The same mechanism has the same colour in all pictures; variants that are something else take others."""
+    known = list(MECHANISMS)
     names = [variant.name for variant in variants_of(definition)]
-    return [(name, mpl.colormaps["tab10"](nth % 10)) for nth, name in enumerate(names)]
+    numbers = [known.index(name) if name in known else nth for nth, name in enumerate(names)]
+    return [(name, mpl.colormaps["tab20"](_STEPS[number % 20])) for name, number in zip(names, numbers, strict=True)]
 
 
 def _paper(axes: Axes, points: Sequence[Point], labels: Mapping[float, str], colours: Mapping[str, Any]) -> None:
@@ -135,6 +144,6 @@ def _scale(axes: Axes, found: Sequence[float], points: Iterable[Point]) -> None:
     least, most = max(min(every), LEAST), max(max(every), LEAST)
     if most / least >= LOG_FROM:
         axes.set_yscale("log", nonpositive="clip")
-        axes.set_ylim(10 ** math.floor(math.log10(least)), most * 6)
+        axes.set_ylim(least * 0.5, most * 12)
     else:
-        axes.set_ylim(0, most * 1.15)
+        axes.set_ylim(0, most * 1.35)

@@ -180,7 +180,7 @@ def _line(rule: Rule, variant: str, cells: Sequence[Row]) -> dict[float, float]:
 
 
 def _felt(cell: Row, measure: str) -> float:
-    value = float(cell["felt_jitter_ms" if measure == "jitter_ms" else measure])
+    value = float(cell[f"felt_{measure}" if measure.startswith("jitter") else measure])
     return max(value, FLOOR_MS)
 
 

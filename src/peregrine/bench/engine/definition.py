@@ -17,32 +17,41 @@ import re
 import tomllib
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import msgspec
 
 from peregrine.bench.engine.applications import APPLICATIONS
+from peregrine.bench.peers.catalogue import RUNS
 from peregrine.core.mechanisms import MECHANISMS
 from peregrine.errors import ConfigurationError, UnknownName
 from peregrine.plan.adaptive import strategy_of
 
 EXPERIMENTS = Path(__file__).parent.parent / "experiments"
-FORMAT = 1  # of the Parquet files: another number, and all cells are run again
+FORMAT = 2  # of the Parquet files: another number, and all cells are run again
 SIZES = ("quick", "full")
 MEASURES = {
     "disruption_ms": "disruption (ms)",
     "jitter_ms": "peak latency jitter (ms)",
+    "jitter_p99_ms": "99th percentile of jitter (ms)",
     "freeze_ms": "freeze (ms)",
+    "key_freeze_ms": "freeze of the key that waited longest (ms)",
     "duration_ms": "reconfiguration duration (ms)",
     "state_movement_ms": "state movement (ms)",
     "bytes_moved": "bytes moved by the plan",
-    "bytes_on_links": "bytes of state on links in the whole run",
+    "bytes_on_links": "bytes of state on links, calm included",
     "trigger_ms": "time of a batch before the plan (ms)",
+    "max_rows_per_s": "rows/s at saturation",
 }
 BY_STRATEGY = "by-strategy"
 CASE = "case"
 _BYTES = ("bytes", "KB", "MB", "GB", "TB")
 # What a mechanism needs to be what it is.
+_LAST = {
+    BY_STRATEGY: 1,
+    "replica": 2,
+    "restart": 3,
+}  # replicas cost what comes next something; a restart leaves Spark cold
 _STRATEGIES = {"progressive": "by-arrival, chunks:4", "replica": "by-arrival, ratio:1"}
 
 Count = Annotated[int, msgspec.Meta(ge=1)]
@@ -68,14 +77,15 @@ class Setting(_Struct, frozen=True):
     bandwidth_mbps: Positive = 1000
     hosts: Annotated[list[Count], msgspec.Meta(min_length=2)] | None = None  # instead: from so many hosts to so many
     share: Share = 0.5  # of the keys that move
+    move_keys: int = 0  # so many instead of a share
     by: str = ""  # what is named: keys, or groups where new keys keep coming; else as the catalogue says
     mechanism: str = "live"  # or "by-strategy": what the strategy amounts to
     strategy: str = "by-arrival"  # order, chunks and replicas (plan/strategy.py)
     chunk_keys: int = 0  # and no more than so many in a chunk; 0: as the strategy says
     planned: bool = False  # by `Running.plan`, so that what it predicts is held against what comes
-    warm_s: Positive = 6
-    calm_s: Positive = 4
-    settle_s: Positive = 3
+    warm_s: Positive = 3
+    calm_s: Positive = 2.5
+    settle_s: Positive = 1.5
 
 
 class Variant(_Struct, frozen=True):
@@ -93,10 +103,19 @@ class Sweep(_Struct, frozen=True):
     label: str = ""
 
 
+class Without(_Struct, frozen=True):
+    """Variants that would take too long at these values."""
+
+    variants: list[str]
+    values: list[Any]
+
+
 class Size(_Struct, frozen=True):
     values: list[Any] = []
     repetitions: Count = 1
+    repeat: dict[str, Count] = {}  # some variants more often: a peak is a noisy figure, the median of three less so
     base: dict[str, Any] = {}
+    without: list[Without] = []
 
 
 class Point(_Struct, frozen=True):
@@ -121,11 +140,12 @@ class Definition(_Struct, frozen=True):
     sweep: Sweep
     quick: Size
     full: Size
+    kind: Literal["mechanisms", "peers"] = "mechanisms"  # peers: other systems too; variants name their runs instead
     base: dict[str, Any] = {}
     mechanisms: list[str] = []
     variants: list[Variant] = []
     cases: dict[str, dict[str, Any]] = {}
-    reuse: bool = False  # one deployment for all variants that leave nothing behind
+    reuse: bool = True  # one deployment for all variants of a value that leave nothing behind
     extrapolate: list[float] = []  # values beyond this machine, to which a straight line is drawn and marked as such
     missing: str = ""  # what of the paper's experiment this one does not do
     points: list[Point] = []
@@ -176,13 +196,15 @@ def variants_of(definition: Definition) -> list[Variant]:
 
 
 def cells(definition: Definition, size: str) -> list[Cell]:
-    """Those of one value of the sweep stand together, and a restart comes last: it leaves Spark cold."""
+    """Those of one value of the sweep stand together, in an order in which one disturbs the next the least."""
     wanted: Size = getattr(definition, size)
     found = []
     for nth, value in enumerate(wanted.values):
         x = float(nth) if isinstance(value, str | list) else float(value)
-        for variant in sorted(variants_of(definition), key=lambda each: each.mechanism == "restart"):
-            for repetition in range(wanted.repetitions):
+        left_out = {name for each in wanted.without if value in each.values for name in each.variants}
+        for variant in sorted(variants_of(definition), key=lambda each: _LAST.get(each.mechanism, 0)):
+            times = 0 if variant.name in left_out else wanted.repeat.get(variant.name, wanted.repetitions)
+            for repetition in range(times):
                 setting = _setting(definition, wanted, variant, value)
                 found.append(Cell(definition.name, variant.name, x, label(definition, value), repetition, setting))
     return found
@@ -219,10 +241,17 @@ def label(definition: Definition, value: Any) -> str:
 
 
 def _check(definition: Definition, file: str) -> None:
+    sizes: list[Size] = [getattr(definition, size) for size in SIZES]
+    named = [name for size in sizes for each in size.without for name in each.variants]
+    named += [name for size in sizes for name in size.repeat]
     for kind, names, known in (
         ("measure", [*definition.measures, *(each.measure for each in definition.points)], list(MEASURES)),
-        ("mechanism", [each.mechanism for each in variants_of(definition)], [*MECHANISMS, BY_STRATEGY]),
-        ("variant", [each.variant for each in definition.points], [each.name for each in variants_of(definition)]),
+        ("mechanism", [each.mechanism for each in variants_of(definition)], _ways(definition)),
+        (
+            "variant",
+            [*(each.variant for each in definition.points), *named],
+            [each.name for each in variants_of(definition)],
+        ),
     ):
         _check_names(kind, names, known, file)
     if not variants_of(definition):
@@ -246,6 +275,10 @@ def _check(definition: Definition, file: str) -> None:
                 raise ConfigurationError(f"{file}: more devices than edges", "there is one at an edge, or none")
             if each.setting.planned and (each.setting.hosts or len(APPLICATIONS[each.setting.app].operators) > 1):
                 raise ConfigurationError(f"{file}: several moves planned at once", "plan one operator, without hosts")
+
+
+def _ways(definition: Definition) -> list[str]:
+    return list(RUNS) if definition.kind == "peers" else [*MECHANISMS, BY_STRATEGY]
 
 
 def _check_names(kind: str, names: Sequence[str], known: list[str], file: str) -> None:

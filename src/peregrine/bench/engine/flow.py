@@ -6,7 +6,8 @@ sending: then the latency of what a window emits means the same as that of what 
 
 import threading
 import time
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from peregrine.app.compile import Compiled
@@ -20,8 +21,8 @@ from peregrine.types import OpId
 
 Sent = tuple[str, str, dict[str, Any]]  # (device, source, record)
 CAUGHT_UP_S = 2.0  # worth of rows that may wait: some batches, on a busy machine
-STEADY_S = 2.0
-PATIENCE_S = 120.0
+STEADY_S = 1.0
+PATIENCE_S = 180.0
 
 
 class Feed:
@@ -73,6 +74,7 @@ class Flow:
         self.sent: list[Sent] = []
         self._feed = feed
         self._senders = {name: running.device(name, site) for name, site in zip(feed.devices, sites, strict=True)}
+        self._extra: deque[Sent] = deque()
         self._sending = threading.Event()
         self._reading = threading.Event()
         self._failed: BaseException | None = None
@@ -89,14 +91,17 @@ class Flow:
             thread.start()
 
     def warm_up(self, seconds: float) -> None:
-        """So long, and until the hosts have followed for a while: what is late now would count as usual later."""
+        """So long, and until the hosts have applied what was there by then and have followed for a while: what is late
+        now would count as usual later.
+        """
         time.sleep(seconds)
         limit_rows = self._feed.setting.rows_per_s * CAUGHT_UP_S
         deadline_s = time.monotonic() + PATIENCE_S
+        there = self._ends()
         since_s = time.monotonic()
         while time.monotonic() - since_s < STEADY_S:
             behind = self._behind()
-            if behind > limit_rows:
+            if behind > limit_rows or not self._applied(there):
                 since_s = time.monotonic()
             if time.monotonic() > deadline_s:
                 raise PeregrineError(
@@ -109,6 +114,10 @@ class Flow:
         if self._failed is not None:
             raise self._failed
 
+    def send(self, sent: Sent) -> None:
+        """Beside what the feed has, as soon as may be."""
+        self._extra.append(sent)
+
     def stop(self) -> None:
         self._sending.clear()
         self._threads[0].join()
@@ -118,6 +127,17 @@ class Flow:
         self._reading.clear()
         for thread in self._threads:
             thread.join()
+
+    def _ends(self) -> dict[str, int]:
+        """How far the logs of all hosts are."""
+        statuses = [client.status() for client in self.running.deployment.clients.values()]
+        return {place: end for each in statuses for place, end in each.ends.items()}
+
+    def _applied(self, there: Mapping[str, int]) -> bool:
+        """One batch may take longer than all of the others, and nothing is late while it does."""
+        statuses = [client.status() for client in self.running.deployment.clients.values()]
+        commits = {place: offset for each in statuses for place, offset in each.commits.items()}
+        return all(commits.get(place, 0) >= end for place, end in there.items())
 
     def _behind(self) -> int:
         self.check()
@@ -135,11 +155,16 @@ class Flow:
                     time.sleep(SEND_EVERY_S)
                 if not self._sending.is_set():
                     return
-                device, source, record = sent
-                self._senders[device].send(source, record)
-                self.sent.append(sent)
+                while self._extra:
+                    self._give(self._extra.popleft())
+                self._give(sent)
         except BaseException as error:
             self._failed = error
+
+    def _give(self, sent: Sent) -> None:
+        device, source, record = sent
+        self._senders[device].send(source, record)
+        self.sent.append(sent)
 
     def _read(self, watch: Watch) -> None:
         deployment = self.running.deployment

@@ -44,7 +44,7 @@ def moving(
     if by == "groups":
         metrics = metrics.by_group()
     every: list[Unit] = list(dict.fromkeys(keys)) if by == "keys" else list(range(spec.groups))
-    chosen = every[: max(round(len(every) * setting.share), 1)]
+    chosen = every[: setting.move_keys or max(round(len(every) * setting.share), 1)]
     strategy = strategy_of(setting.strategy)
     chunks = chunks_of(strategy, order_of(strategy, chosen, metrics), metrics)
     if setting.chunk_keys:

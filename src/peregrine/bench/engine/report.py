@@ -25,7 +25,8 @@ table {{ border-collapse: collapse; margin: 1rem 0; font-variant-numeric: tabula
 th, td {{ padding: .2rem .7rem; text-align: right; border-bottom: 1px solid #eee; }}
 th:first-child, td:first-child {{ text-align: left; }}
 .pass {{ color: #187a2f; }} .fail {{ color: #b3261e; font-weight: 600; }} .not {{ color: #8a6d00; }}
-.dim {{ color: #666; }} svg {{ max-width: 100%; height: auto; }}
+.dim {{ color: #666; }} .wide {{ overflow-x: auto; font-size: 13px; }} caption {{ text-align: left; color: #666; }}
+figure {{ margin: 1rem 0; }} svg {{ max-width: 100%; height: auto; }}
 </style></head><body>
 <h1>Peregrine: {size} benchmark</h1>
 {body}
@@ -73,7 +74,8 @@ def _experiment(folder: Path, definition: Definition, found: Analysed) -> str:
     parts.append(f"<p><b>Expected.</b> {escape(definition.expect)}</p>")
     if definition.missing:
         parts.append(f"<p><b>Not done here.</b> {escape(definition.missing)}</p>")
-    parts.append(_ratios([row for row in found.ratios if row["experiment"] == name]))
+    parts.append(_ratios(definition, [row for row in found.ratios if row["experiment"] == name]))
+    parts += [_faulty(cells)]
     pictures = {measure: charts.measure_chart(definition, measure, found.cells) for measure in definition.measures}
     pictures["latency"] = charts.curve_chart(definition, found.curves)
     for kind, figure in pictures.items():
@@ -85,30 +87,43 @@ def _experiment(folder: Path, definition: Definition, found: Analysed) -> str:
     return "\n".join(part for part in parts if part)
 
 
-def _ratios(rows: Sequence[Row]) -> str:
-    if not rows:
-        return ""
-    columns = [name for name in MEASURES if any(row.get(name) is not None for row in rows)]
-    head = ["times as much as live", "", *(MEASURES[name].partition(" (")[0] for name in columns)]
-    body = [
-        [escape(row["variant"]), escape(row["x_label"]), *(_number(row[name], "x") for name in columns)] for row in rows
-    ]
-    return _table(head, body)
+def _ratios(definition: Definition, rows: Sequence[Row]) -> str:
+    """Each measure of the experiment: a line for each variant, a column for each value of the sweep."""
+    labels = {row["x"]: row["x_label"] for row in sorted(rows, key=lambda row: row["x"])}
+    parts = []
+    for measure in definition.measures:
+        lines: dict[str, dict[float, Any]] = {}
+        for row in rows:
+            if row.get(measure) is not None:
+                lines.setdefault(row["variant"], {})[row["x"]] = row[measure]
+        body = [[escape(name), *(_number(line.get(x), "x") for x in labels)] for name, line in lines.items()]
+        if body:
+            caption = f"times as much {MEASURES[measure].partition(' (')[0]} as live"
+            parts.append(_table([definition.sweep.label, *labels.values()], body, caption))
+    return "".join(parts)
 
 
 def _cells(cells: Sequence[Row]) -> str:
     columns = [name for name in MEASURES if any(cell[name] is not None for cell in cells)]
     head = ["", "", "runs", "steady mean", "p99", *(MEASURES[name] for name in columns), "proof"]
-    body = []
+    body, nothing = [], []
     for cell in cells:
-        named = [escape(cell["variant"]), escape(cell["x_label"]), str(cell["runs"])]
         if not cell["runs"]:
-            body.append([*named, *[""] * (len(head) - 4), f"<span class=not>{escape(cell['trouble'])}</span>"])
+            nothing.append(f"{cell['variant']}, {cell['x_label']}: {cell['trouble']}")
             continue
+        named = [escape(cell["variant"]), escape(cell["x_label"]), str(cell["runs"])]
         steady = [_number(cell["steady_mean_ms"]), _number(cell["steady_p99_ms"])]
         holds = "<span class=pass>holds</span>" if proof_holds(cell) else f"<span class=fail>{_faults(cell)}</span>"
-        body.append([*named, *steady, *(_number(cell[name]) for name in columns), holds])
-    return _table(head, body)
+        body.append([*named, *steady, *(_number(cell[name]) + _spread(cell, name) for name in columns), holds])
+    told = "".join(f"<p class=not>{escape(each)}</p>" for each in nothing)
+    return f"<details><summary>All figures</summary>{_table(head, body)}{told}</details>"
+
+
+def _spread(cell: Row, measure: str) -> str:
+    """The least and the most of several runs, of the figure that differs the most."""
+    if measure != "jitter_ms" or cell["runs"] < 2:
+        return ""
+    return f" <span class=dim>({_number(cell['least_jitter_ms'])} – {_number(cell['most_jitter_ms'])})</span>"
 
 
 def _extrapolated(definition: Definition, cells: Sequence[Row]) -> str:
@@ -119,6 +134,12 @@ def _extrapolated(definition: Definition, cells: Sequence[Row]) -> str:
     ]
     head = [f"extrapolated to {definition.sweep.label}", "", *(label(definition, x) for x in definition.extrapolate)]
     return _table(head, body) if body else ""
+
+
+def _faulty(cells: Sequence[Row]) -> str:
+    bad = [cell for cell in cells if cell["runs"] and not proof_holds(cell)]
+    told = "; ".join(f"{cell['variant']}, {cell['x_label']}: {_faults(cell)}" for cell in bad)
+    return f"<p class=fail>The proof does not hold: {escape(told)}</p>" if bad else ""
 
 
 def _faults(cell: Row) -> str:
@@ -160,7 +181,9 @@ def _number(value: Any, unit: str = "") -> str:
     return f"{value:,.0f}{unit}" if abs(value) >= 100 or value == 0 else f"{value:,.1f}{unit}"
 
 
-def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+def _table(head: Sequence[str], rows: Iterable[Sequence[str]], caption: str = "") -> str:
     cells = "".join(f"<th>{escape(each)}</th>" for each in head)
     body = "".join("<tr>" + "".join(f"<td>{each}</td>" for each in row) + "</tr>" for row in rows)
-    return f"<table><thead><tr>{cells}</tr></thead><tbody>{body}</tbody></table>"
+    named = f"<caption>{escape(caption)}</caption>" if caption else ""
+    table = f"<table>{named}<thead><tr>{cells}</tr></thead><tbody>{body}</tbody></table>"
+    return f"<div class=wide>{table}</div>"

@@ -1,6 +1,6 @@
 """Experiments, cell after cell: what is there already is skipped, what fails is said and the next one runs."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
@@ -12,7 +12,7 @@ from peregrine.bench.spark import machine
 from peregrine.bench.spark.experiment import broken, proved
 from peregrine.core.mechanisms import MECHANISMS
 from peregrine.core.mechanisms.program import Movement
-from peregrine.errors import PeregrineError
+from peregrine.errors import PeregrineError, UnknownName
 
 HEAT_S = 6.0
 
@@ -28,6 +28,29 @@ class Progress:
     wrong: bool = False
 
 
+@dataclass(frozen=True)
+class Only:
+    """Some of the cells: of these variants and where the axis says this. Nothing named: all."""
+
+    variants: Sequence[str] = ()
+    values: Sequence[str] = ()
+
+    def of(self, cells: Sequence[Cell]) -> list[Cell]:
+        for kind, wanted, known in (
+            ("variant", self.variants, [cell.variant for cell in cells]),
+            ("value", self.values, [cell.x_label for cell in cells]),
+        ):
+            for name in wanted:
+                if name not in known:
+                    raise UnknownName(kind, name, list(dict.fromkeys(known)))
+        return [
+            cell
+            for cell in cells
+            if (not self.variants or cell.variant in self.variants) and (not self.values or cell.x_label in self.values)
+        ]
+
+
+ALL = Only()
 Find = Callable[[list[Cell], bool], list[Measured]]
 
 
@@ -38,24 +61,27 @@ def run(
     again: bool = False,
     say: Callable[[Progress], None] = lambda news: None,
     find: Find | None = None,
+    only: Only = ALL,
+    cold: bool = True,
 ) -> list[str]:
     """What is wrong with what was run, in words; empty if nothing is. `find` runs cells that share a deployment; it is
-    told whether they are the first.
+    told whether they are the first in this process, if it is `cold`.
     """
     store = Store(folder, size)
     every = cells(definition, size)
     store.prune(definition.name, every)
+    every = only.of(every)
     wanted = [cell for cell in every if again or not store.has(cell)]
     done = len(every) - len(wanted)
     described = machine.describe()
     wrong: list[str] = []
     for nth, group in enumerate(groups(definition, wanted)):
         say(Progress(group[0], done, len(every)))
-        for each in (find or on_spark)(group, nth == 0):
+        for each in (find or _finder(definition))(group, cold and nth == 0):
             done += 1
             complaints = _complaints(each)
             wrong += [f"{definition.name}: {each.cell.name}: {complaint}" for complaint in complaints]
-            if not each.failed:  # one that failed runs again the next time
+            if not (each.failed or each.skipped):  # such a one runs again the next time
                 store.keep(each, described)
             news = "; ".join(complaints) or each.trouble or _figures(each)
             say(Progress(each.cell, done, len(every), news, bool(complaints)))
@@ -78,22 +104,39 @@ def groups(definition: Definition, wanted: list[Cell]) -> Iterator[list[Cell]]:
 def may_share(cell: Cell) -> bool:
     """Does it leave nothing behind that the next cell, or the proof of the run, would notice?"""
     mechanism = MECHANISMS.get(cell.setting.mechanism)
-    if mechanism is None or mechanism.checkpoint_assisted or cell.setting.hosts is not None:
-        return False
+    if mechanism is None:
+        return True  # by strategy: pause, progressive or replica
     # Where no state travels, what the new place has instead is its own: a difference would be blamed on all cells.
     return mechanism.ordered and mechanism.lossless and mechanism.movement is not Movement.NONE
 
 
+def _finder(definition: Definition) -> Find:
+    if definition.kind == "peers":
+        from peregrine.bench.peers.run import find
+
+        return find
+    return on_spark
+
+
 def on_spark(group: list[Cell], heat: bool) -> list[Measured]:
+    """Those behind one that failed get another deployment."""
     from peregrine.bench.engine.cell import run_cells
     from peregrine.bench.spark import stream
+    from peregrine.spark.query import forget_session, running_jvm
 
-    try:
-        if heat:
-            stream.heat(HEAT_S)
-        return run_cells(group)
-    except PeregrineError as error:
-        return [Measured(cell, trouble=error.what, failed=True) for cell in group]
+    found: list[Measured] = []
+    while left := [cell for cell in group if cell not in [each.cell for each in found]]:
+        try:
+            if heat:
+                stream.heat(HEAT_S)
+                heat = False
+            found += run_cells(left)
+        except Exception as error:  # whatever it is, the other experiments can run
+            told = error.what if isinstance(error, PeregrineError) else f"{type(error).__name__}: {error}"
+            found += [Measured(cell, trouble=told, failed=True) for cell in left]
+            if running_jvm() is None:
+                forget_session()
+    return found
 
 
 def _complaints(measured: Measured) -> list[str]:
@@ -110,7 +153,10 @@ def _complaints(measured: Measured) -> list[str]:
 
 def _figures(measured: Measured) -> str:
     cost = measured.cost
-    assert cost is not None
+    if cost is None:
+        calm = measured.calm
+        steady = "" if calm is None else f"steady mean {calm.mean_ms:,.1f}, p99 {calm.p99_ms:,.1f} ms"
+        return steady or f"{measured.max_rows_per_s or 0:,.0f} rows/s"
     return (
         f"disruption {cost.disruption_ms:,.0f}, jitter {cost.peak_jitter_ms:,.0f}, freeze {cost.freeze_ms:,.0f},"
         f" duration {cost.duration_ms:,.0f} ms, {cost.bytes_moved:,} bytes"

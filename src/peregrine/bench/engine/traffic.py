@@ -1,8 +1,8 @@
-"""How much state went over links in a run, replicas included: from the journals of the routers that got it."""
+"""How much state went over links in stretches of a run, replicas included: from the journals of those that got it."""
 
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from peregrine.control.deployment import Deployment
@@ -11,11 +11,24 @@ from peregrine.core.messages import ChunksHere, Event, FromLink, Single, Togethe
 from peregrine.core.rows import StateRows
 from peregrine.log.record_log import RecordLog
 from peregrine.net.store import KEPT
+from peregrine.types import SiteId
+
+Positions = Mapping[SiteId, int]  # how far the journal of each router is
 
 
-def state_bytes(deployment: Deployment) -> int:
-    """Each link that it crossed counts. The deployment must keep its journals."""
-    return sum(_in_journal(Path(router.settings.directory)) for router in deployment.routers.values())
+def positions(deployment: Deployment) -> Positions:
+    return {site: client.status().events for site, client in deployment.clients.items()}
+
+
+def state_bytes(deployment: Deployment, stretches: Sequence[tuple[Positions, Positions]]) -> list[int]:
+    """Within each of these stretches. Each link that it crossed counts. The deployment must keep its journals."""
+    found = [0] * len(stretches)
+    for site, router in deployment.routers.items():
+        for position, moved in _in_journal(Path(router.settings.directory)):
+            for nth, (begin, end) in enumerate(stretches):
+                if begin[site] <= position < end[site]:
+                    found[nth] += moved
+    return found
 
 
 def of_event(event: Event) -> int:
@@ -31,22 +44,25 @@ def _bytes(event: Single) -> int:
     return 0
 
 
-def _in_journal(home: Path) -> int:
+def _in_journal(home: Path) -> Iterator[tuple[int, int]]:
+    """(position, bytes of state) of each record that brought any."""
     with tempfile.TemporaryDirectory(prefix="peregrine-traffic-") as directory:
         # A router goes on writing: what is half there in the copy is cut off when the copy is opened.
         copy = shutil.copytree(home / "journal", Path(directory) / "journal")
         if (home / KEPT).exists():
             shutil.copytree(home / KEPT, copy, dirs_exist_ok=True)
-        return sum(of_event(event) for event in _events(copy))
+        for position, event in _events(copy):
+            if moved := of_event(event):
+                yield position, moved
 
 
-def _events(directory: Path) -> Iterator[Event]:
+def _events(directory: Path) -> Iterator[tuple[int, Event]]:
     records = RecordLog(directory)
     try:
         position = records.first
         while found := records.read(position):
             for at, raw in found:
-                yield journal.decode(raw)
+                yield at, journal.decode(raw)
                 position = at + 1
     finally:
         records.close()
