@@ -126,7 +126,8 @@ class SessionModel:
         return Told(min(row.time_ms for row in rows), self.end(rows) - 1, list(rows))
 
     def alive(self, watermark_ms: int) -> set[int]:
-        return {self.end(rows) for rows in self.sessions}
+        """The ends that sessions had when there was only their first row."""
+        return {min(row.time_ms for row in rows) + self.gap_ms + 1 for rows in self.sessions}
 
 
 def through_msgpack(state: Any) -> Any:

@@ -21,17 +21,24 @@ from peregrine.workloads.generate import trains as passengers_of
 from peregrine.workloads.generate import tweets as tweets_of
 
 Tables = dict[str, pa.Table]
+Sent = tuple[str, str, dict[str, Any]]  # device, source, record
 
 
 @dataclass
 class Everything:
-    """One application. `sent` are its rows in the order in which they are sent: (device, source, record)."""
+    """One application. `sent` are its rows in the order in which they are sent."""
 
     name: str
     app: App
-    sent: list[tuple[str, str, dict[str, Any]]]
+    sent: list[Sent]
     expected: dict[str, list[tuple]]  # of each result, sorted
     columns: dict[str, tuple[str, ...]] = field(default_factory=dict)
+
+    @property
+    def in_memory(self) -> App:
+        """The same without DataFrame operators, which need Spark."""
+        devices = sorted({device for device, _, _ in self.sent})
+        return cameras.cameras(devices, dataframe=False) if self.name == "cameras" else self.app
 
     def found(self, result: str, records: list[Any]) -> list[tuple]:
         columns = self.columns.get(result)
@@ -78,7 +85,7 @@ def _device(name: str, sender: str) -> str:
     return f"{name}-{sender}"
 
 
-def _sent(app: App, name: str, tables: Tables) -> list[tuple[str, str, dict[str, Any]]]:
+def _sent(app: App, name: str, tables: Tables) -> list[Sent]:
     rows = []
     for source, table in tables.items():
         records = table.select(list(app.stream(source).schema.names)).to_pylist()
