@@ -1,0 +1,265 @@
+"""From a batch of facts to a redeployment: algorithm 1 of ISQD, as one pure machine.
+
+    facts -> tree -> affected applications -> layout -> stages, contexts, markers
+
+The world and the layout are changed in place while a redeployment is planned and carried out, and go back to the last
+valid deployment if it is impossible or fails; its facts are then considered again with the next batch. One redeployment
+at a time: facts that come meanwhile make the next batch larger. If a batch is impossible as a whole, its facts are
+tried one by one, what adds first, so that one train in a tunnel does not hold up the others; those that remain
+impossible are postponed, each with its error.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+from peregrine.core.keyspace import KeySet
+from peregrine.core.reconfigure import Move, Plan, Stage
+from peregrine.errors import PlanError
+from peregrine.plan.redeploy.changes import Changes
+from peregrine.plan.redeploy.delta import Context, ReconfigurationMarker, Spot, delta, fragments, touched_spots
+from peregrine.plan.redeploy.events import Fact
+from peregrine.plan.redeploy.layout import AppId, Layout, app_of
+from peregrine.plan.redeploy.placing import Placing, Relocation
+from peregrine.plan.redeploy.queue import TopologyQueue
+from peregrine.plan.redeploy.rehoming import Wave, waves
+from peregrine.plan.redeploy.stages import Course, course
+from peregrine.plan.redeploy.validity import moved_wrongly, violations
+from peregrine.plan.redeploy.world import Shift, World
+from peregrine.types import OpId, PlaceId, SiteId, SourceId, site_of
+
+
+class Scope(StrEnum):
+    """What is replanned and redeployed. The last two are the baselines of ISQD 7.1, for all applications."""
+
+    INCREMENTAL = "incremental"  # what is affected, all applications at once
+    HOLISTIC_SERIAL = "holistic serial"  # everything, one application after the other
+    HOLISTIC_CONCURRENT = "holistic concurrent"  # everything, all applications at once
+
+
+@dataclass(frozen=True, slots=True)
+class Postponed:
+    """A fact that cannot be deployed now. Rows that cannot travel because of it wait where they are."""
+
+    fact: Fact
+    error: PlanError
+
+
+@dataclass(frozen=True, slots=True)
+class Redeployment:
+    number: int
+    facts: tuple[Fact, ...]
+    postponed: tuple[Postponed, ...]
+    shift: Shift
+    apps: tuple[AppId, ...]  # affected: they have producers, instances or ways where something changed
+    relocations: tuple[Relocation, ...]
+    contexts: tuple[Context, ...]
+    before: tuple[Plan, ...]  # migrations in the old tree, one plan for each application
+    markers: tuple[ReconfigurationMarker, ...]
+    rehomings: tuple[Wave, ...]  # sites that change their parents, between the two
+    after: tuple[Plan, ...]  # migrations in the new tree
+    waves: tuple[tuple[AppId, ...], ...]  # applications of one wave are redeployed at the same time
+
+
+class Planner:
+    def __init__(self, world: World, layout: Layout, queue: TopologyQueue, scope: Scope = Scope.INCREMENTAL) -> None:
+        """The world and the layout share their `Changes`."""
+        assert world.changes is layout.changes, "a world and a layout that are taken back together"
+        self.world, self.layout, self.queue, self.scope = world, layout, queue, scope
+        self.versions: dict[Spot, int] = {}  # of fragments that are not of their first version
+        self.open: Redeployment | None = None
+        self.postponed: tuple[Postponed, ...] = ()  # of the last batch
+        self._news: list[Callable[[], None]] = []  # what has happened while a redeployment is open
+
+    @property
+    def _changes(self) -> Changes:
+        return self.world.changes
+
+    def plan(self) -> Redeployment | None:
+        """For all facts that wait; None if there are none, or none of them can be deployed (`postponed` tells)."""
+        if self.open is not None:
+            raise PlanError(f"redeployment {self.open.number} is not over", "report how it ended: succeeded or failed")
+        batch = self.queue.batch()
+        if batch is None:
+            return None
+        possible, postponed = self._possible(batch.facts)
+        self.postponed = tuple(postponed)
+        self.queue.put_back(each.fact for each in postponed)
+        if not possible:
+            return None
+        try:
+            self.open = replace(self._redeploy(batch.number, possible), postponed=self.postponed)
+        except BaseException:  # a bug: the last valid deployment is kept all the same
+            self._changes.undo_to(0)
+            self.queue.put_back(possible)
+            raise
+        return self.open
+
+    def succeeded(self) -> None:
+        """Everything has been carried out: this is the last valid deployment now."""
+        assert self.open is not None
+        self.open = None
+        self._changes.keep()
+        self._catch_up()
+
+    def failed(self) -> None:
+        """Back to the last valid deployment; the facts are considered again with the next batch."""
+        assert self.open is not None
+        self._changes.undo_to(0)
+        self.queue.put_back(self.open.facts)
+        self.open = None
+        self._catch_up()
+
+    # --- what others have done ---
+
+    def attached(self, source: SourceId, site: SiteId) -> None:
+        """A source is connected there now (`core/mobility.py` moves its keys)."""
+        self.world.check_known(site)
+        self._news.append(lambda: self.layout.feeding.attach(source, site))
+        self._catch_up()
+
+    def moved(self, op: OpId, keys: KeySet, place: PlaceId) -> None:
+        """Somebody else's plan has ended: these keys live there now."""
+        self._news.append(lambda: self.layout.assign(op, keys, place))
+        self._catch_up()
+
+    def _catch_up(self) -> None:
+        """News are no part of a redeployment: they must not be taken back with it."""
+        if self.open is None:
+            for happened in self._news:
+                happened()
+            self._news.clear()
+            self._changes.keep()
+
+    # --- which facts can be deployed ---
+
+    def _possible(self, facts: tuple[Fact, ...]) -> tuple[list[Fact], list[Postponed]]:
+        error = self._try(facts)
+        self._changes.undo_to(0)
+        if error is None:
+            return list(facts), []
+        possible, postponed = [], []
+        if len(facts) > 1:
+            for fact in facts:
+                mark = self._changes.mark()
+                alone = self._try([fact])
+                if alone is None:
+                    possible.append(fact)
+                else:
+                    self._changes.undo_to(mark)
+                    postponed.append(Postponed(fact, alone))
+            self._changes.undo_to(0)
+            # One by one they fit; together the room may be used up in another order.
+            error = self._try(possible)
+            self._changes.undo_to(0)
+            if error is None:
+                return possible, postponed
+        return [], [Postponed(fact, error) for fact in facts]
+
+    def _try(self, facts: Iterable[Fact]) -> PlanError | None:
+        """Why they cannot be deployed, if so."""
+        try:
+            shift = self.world.apply(facts)
+            self._place(shift)
+        except PlanError as error:
+            return error
+        for wrong in violations(self.world, self.layout, sorted({*shift.moved, *shift.left, *shift.changed})):
+            return PlanError(f"what would be deployed is not valid: {wrong}", "wait until what moves now has arrived")
+        return None
+
+    def _place(self, shift: Shift) -> Placing:
+        placing = Placing(self.world, self.layout, shift)
+        placing.place_affected()
+        if self.scope is not Scope.INCREMENTAL:
+            self.world.rebuild()
+            placing.place_all()
+        return placing
+
+    # --- what has to be done for them ---
+
+    def _redeploy(self, number: int, facts: list[Fact]) -> Redeployment:
+        world, layout = self.world, self.layout
+        shift = world.apply(facts)
+        mark = self._changes.mark()
+        relocations = self._place(shift).relocations(mark)
+        afresh = self.scope is not Scope.INCREMENTAL
+        spots = self._all_spots(relocations) if afresh else touched_spots(layout, shift, relocations)
+        old = fragments(layout, spots, lambda site: shift.old_parent(site, world))
+        apps = set(layout.apps) if afresh else self._affected(shift, relocations)
+        courses = self._courses(shift, relocations)
+        self._check(shift, relocations)
+        found = delta(world, layout, shift, relocations, old, self.versions, afresh)
+        for context in found.contexts:
+            self._changes.put(self.versions, (context.site, context.app), context.version)
+        ordered = tuple(sorted(apps))
+        serial = self.scope is Scope.HOLISTIC_SERIAL
+        return Redeployment(
+            number,
+            tuple(facts),
+            (),
+            shift,
+            ordered,
+            tuple(relocations),
+            found.contexts,
+            self._plans(number, "before", {app: each.before for app, each in courses.items()}),
+            found.markers,
+            waves(world, shift),
+            self._plans(number, "after", {app: each.after for app, each in courses.items()}),
+            tuple((app,) for app in ordered) if serial else (ordered,),
+        )
+
+    def _affected(self, shift: Shift, relocations: list[Relocation]) -> set[AppId]:
+        apps = {app_of(each.op) for each in relocations}
+        for site in shift.moved:
+            apps |= self.layout.apps_at(site)
+        return apps
+
+    def _all_spots(self, relocations: list[Relocation]) -> set[Spot]:
+        spots = {(site, app) for site in self.layout.sites() for app in self.layout.apps_at(site)}
+        return spots | touched_spots(self.layout, _NOTHING, relocations)
+
+    def _courses(self, shift: Shift, relocations: list[Relocation]) -> dict[AppId, Course]:
+        """Applications that share operators are ordered together; all others do not wait for each other."""
+        together: dict[AppId, list[Relocation]] = {}
+        for each in relocations:
+            together.setdefault(self.layout.circle[each.op], []).append(each)
+        return {app: course(self.world, self.layout, shift, mine) for app, mine in sorted(together.items())}
+
+    def _plans(self, number: int, when: str, stages: dict[AppId, tuple[Stage, ...]]) -> tuple[Plan, ...]:
+        """Plans of different applications run at the same time: they share no operator."""
+        return tuple(
+            Plan(f"redeploy{number}-{app}-{when}", mine, self._mechanism(mine), note=f"topology change {number}")
+            for app, mine in stages.items()
+            if mine
+        )
+
+    def _mechanism(self, stages: Iterable[Stage]) -> str:
+        specs = [self.layout.operators[move.op] for stage in stages for move in stage]
+        return "drain" if all(spec.stateless and not spec.roaming for spec in specs) else "live"
+
+    def _check(self, shift: Shift, relocations: list[Relocation]) -> None:
+        """Before anything is sent: what the stages lead to is what was planned, and is valid."""
+        sites = {*shift.moved, *shift.left, *shift.changed}
+        sites.update(site_of(place) for each in relocations for place in (each.source, each.target))
+        wrong = [
+            *violations(self.world, self.layout, sorted(sites)),
+            *moved_wrongly(self.world, self.layout, relocations),
+        ]
+        assert not wrong, wrong
+
+
+_NOTHING = Shift({}, frozenset(), {}, {}, frozenset())
+
+
+def taken_back(plans: Iterable[Plan], done: Iterable[Move], suffix: str = "back") -> tuple[Plan, ...]:
+    """Plans that bring back what has been moved already when a redeployment fails: the same moves, last first."""
+    moved = set(done)
+    back = []
+    for plan in plans:
+        stages = tuple(
+            tuple(replace(move, source=move.target, target=move.source) for move in stage if move in moved)
+            for stage in reversed(plan.stages)
+        )
+        if any(stages):
+            back.append(replace(plan, id=f"{plan.id}-{suffix}", stages=tuple(stage for stage in stages if stage)))
+    return tuple(back)

@@ -1,0 +1,57 @@
+"""In which order sites change their parents: from one tree to another, and a tree all the way.
+
+A site goes below its new parent when that and all above it are where they will stay, so it never goes below itself.
+`meets` is where its old way and its new one meet: there what went the one way is put in order with what goes the other
+(docs/decisions/0022). The rehomings of a wave happen at the same time: no router is on the ways of two of them, and
+none that is on one's way is where another's ways meet. They may meet at the same site.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from peregrine.plan.redeploy.world import Shift, World
+from peregrine.types import SiteId
+
+
+@dataclass(frozen=True, slots=True)
+class Rehoming:
+    site: SiteId
+    source: SiteId  # the old parent
+    target: SiteId  # the new one
+    meets: SiteId
+
+
+Wave = tuple[Rehoming, ...]
+
+
+def waves(world: World, shift: Shift) -> tuple[Wave, ...]:
+    settled: dict[SiteId, SiteId] = {}  # new parents of what earlier waves have rehomed
+
+    def chain(site: SiteId) -> Iterator[SiteId]:
+        """From a site up to the root, as the tree is before the next wave."""
+        here: SiteId | None = site
+        while here is not None:
+            yield here
+            here = settled.get(here) or shift.old_parent(here, world)
+
+    found: list[Wave] = []
+    wave: list[Rehoming] = []
+    busy: set[SiteId] = set()  # on the way of any of this wave
+    tops: set[SiteId] = set()  # where any of this wave meets
+    for site in sorted(shift.rehomed, key=lambda each: (world.depth(each), each)):
+        source, target = shift.rehomed[site]
+        while True:
+            old, new = list(chain(source)), list(chain(target))
+            above = set(old)
+            meets = next(each for each in new if each in above)
+            way = {site} | above.symmetric_difference(new)
+            if way.isdisjoint(busy | tops) and meets not in busy and site not in new:
+                break
+            assert wave, "what is nearer to the root has been rehomed"
+            found.append(tuple(wave))
+            settled.update((each.site, each.target) for each in wave)
+            wave, busy, tops = [], set(), set()
+        wave.append(Rehoming(site, source, target, meets))
+        busy |= way
+        tops.add(meets)
+    return (*found, tuple(wave)) if wave else tuple(found)
