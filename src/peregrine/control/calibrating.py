@@ -34,7 +34,7 @@ TOUCHED = (*SMALL, *LARGE[:4])  # by rows while there are replicas: of all large
 MOVES: tuple[tuple[str, Sequence[str]], ...] = (("a key", SMALL[:1]), ("large keys", LARGE), ("small keys", SMALL[1:]))
 REPETITIONS = 4  # there and back
 ROWS_PER_S = 500
-BEHIND_ROWS = ROWS_PER_S // 2  # that hosts may be when the next move begins
+ON_ITS_WAY_S = 0.3  # a row is at most, from the device to the log
 BURST_ROWS = 20_000
 CALM_S = 4.0
 PATIENCE_S = 60.0
@@ -129,7 +129,6 @@ def _durations_ms(running: Running, epochs: Iterator[int], repetitions: int) -> 
                 epoch = next(epochs)
                 for key in LARGE:
                     running.senders["gate"].send("touches", key=key, epoch=epoch)
-                running.senders["gate"].flush(PATIENCE_S)
             _catch_up(running)
             began_s = time.monotonic()
             running.move("shelf", EDGE if nth % 2 == 0 else CLOUD, list(keys), "pause", PATIENCE_S)
@@ -138,13 +137,11 @@ def _durations_ms(running: Running, epochs: Iterator[int], repetitions: int) -> 
 
 
 def _catch_up(running: Running) -> None:
-    """What waited for the last move must not be a burden to the next one."""
-    _until(lambda: _behind_rows(running) < BEHIND_ROWS)
-
-
-def _behind_rows(running: Running) -> int:
-    statuses = [client.status() for client in running.deployment.clients.values()]
-    return sum(end - each.commits.get(place, 0) for each in statuses for place, end in each.ends.items())
+    """What waited for the last move, or was sent for the next one, must be no burden to it."""
+    time.sleep(ON_ITS_WAY_S)
+    clients = running.deployment.clients.values()
+    wanted = {place: end for client in clients for place, end in client.status().ends.items()}
+    _until(lambda: all(wanted[place] <= at for each in clients for place, at in each.status().commits.items()))
 
 
 def _turn_ms(running: Running) -> float:
