@@ -39,8 +39,8 @@ test: test-core test-spark ## run all tests
 test-core: install ## run the tests that need nothing but Python
 	@$(BIN)/python -m pytest -n 2 --ignore tests/spark
 
-test-spark: java ## run the tests on Spark, in one session
-	@$(BIN)/python -m pytest tests/spark
+test-spark: java ## run the tests on Spark, in two sessions
+	@$(BIN)/python -m pytest -n 2 --dist loadfile tests/spark
 
 test-kills: java ## kill every part in every phase of a migration, on Spark; takes a quarter of an hour
 	@PEREGRINE_KILLS=all $(BIN)/python -m pytest tests/spark/test_kills.py
