@@ -13,8 +13,9 @@ from peregrine.core.host import apply, by_group
 from peregrine.core.log import MemoryLog
 from peregrine.core.messages import Begin, FromHost
 from peregrine.core.operator import Operator
-from peregrine.core.rows import Marker, Rows, StateRows, rows_of
+from peregrine.core.rows import Marker, Row, Rows, StateRows, rows_of
 from peregrine.core.state import decode
+from peregrine.core.wire import encode
 from peregrine.sim.operators import Ledger
 from peregrine.types import OpId, PlaceId
 
@@ -115,7 +116,8 @@ def flat(events: Any) -> Counter[Any]:
             parts: list[Any] = rows_of(emission.item.batch) if isinstance(emission.item, Rows) else [emission.item]
             for offset, part in zip(emission.offsets.tolist(), parts, strict=True):
                 assert isinstance(emission.item, Rows | Marker | StateRows)
-                found[event.op, event.group, offset, repr(part)] += 1
+                # Not by `repr`: sets have no order.
+                found[event.op, event.group, offset, repr(part) if isinstance(part, Row) else encode(part)] += 1
     return found
 
 
