@@ -5,7 +5,7 @@ are milliseconds on one clock.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import numpy as np
@@ -101,18 +101,10 @@ def cost(
         raise ConfigurationError(f"the timeline does not tell the end of plan {plan!r}", "wait until it has ended")
     if requested_ms is None:
         requested_ms = min(at_ms for each in steps.values() for at_ms in each.values())
-    seen = outputs.between(requested_ms, until_ms)
     stretches = [stretch for each in steps.values() for stretch in phases(each)]
     moving = [(begin, end) for each in steps.values() for begin, end in _moving(each)]
-    return Cost(
-        plan=plan,
-        requested_ms=requested_ms,
-        ended_ms=max(ends),
-        calm=calm,
-        disruption_ms=disruption_ms(seen.emitted_ms, seen.latency_ms, calm, requested_ms),
-        peak_jitter_ms=peak_jitter_ms(seen.emitted_ms, seen.latency_ms, calm, requested_ms),
-        p99_jitter_ms=p99_jitter_ms(seen.emitted_ms, seen.latency_ms, calm, requested_ms),
-        freeze_ms=freeze_ms(outputs.emitted_ms, requested_ms, min(max(ends), until_ms)),
+    return replace(
+        cost_of_results(plan, outputs, calm, requested_ms, max(ends), until_ms),
         state_movement_ms=covered_ms(moving) if moving else None,
         bytes_moved=_bytes_moved(plan, timeline),
         phases_ms={
@@ -124,6 +116,31 @@ def cost(
 
 
 # --- from the results ---
+
+
+def cost_of_results(
+    plan: str,
+    outputs: Outputs,
+    calm: Steady,
+    requested_ms: float,
+    ended_ms: float,
+    until_ms: float = float("inf"),
+) -> Cost:
+    """As far as results tell it: without phases and state."""
+    seen = outputs.between(requested_ms, until_ms)
+    return Cost(
+        plan=plan,
+        requested_ms=requested_ms,
+        ended_ms=ended_ms,
+        calm=calm,
+        disruption_ms=disruption_ms(seen.emitted_ms, seen.latency_ms, calm, requested_ms),
+        peak_jitter_ms=peak_jitter_ms(seen.emitted_ms, seen.latency_ms, calm, requested_ms),
+        p99_jitter_ms=p99_jitter_ms(seen.emitted_ms, seen.latency_ms, calm, requested_ms),
+        freeze_ms=freeze_ms(outputs.emitted_ms, requested_ms, min(ended_ms, until_ms)),
+        state_movement_ms=None,
+        bytes_moved=0,
+        phases_ms={},
+    )
 
 
 def steady(emitted_ms: Milliseconds, latency_ms: Milliseconds, before_ms: float) -> Steady:

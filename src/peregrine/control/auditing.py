@@ -27,10 +27,13 @@ def audit_routers(routers: Sequence[RouterSettings], initial: Initial = ()) -> l
         journals = {}
         for router in routers:
             copy = journals[router.site] = Path(directory) / router.site
-            # A router goes on writing: what is half there in the copy is cut off when the copy is opened.
-            home = Path(router.directory)
-            shutil.copytree(home / "journal", copy)
-            if (home / KEPT).exists():
-                shutil.copytree(home / KEPT, copy, dirs_exist_ok=True)
+            copy_journal(Path(router.directory), copy)
         topology = next(iter(configs.values())).topology
         return audit(configs, journals, topology.main_place(topology.root), initial)
+
+
+def copy_journal(home: Path, copy: Path) -> None:
+    """Of a router that goes on writing: what is half there in the copy is cut off when the copy is opened."""
+    shutil.copytree(home / "journal", copy)
+    if (home / KEPT).exists():
+        shutil.copytree(home / KEPT, copy, dirs_exist_ok=True)

@@ -3,6 +3,7 @@
 import os
 from pathlib import Path
 
+from peregrine.net.chunk_files import write_aside
 from peregrine.plan import calibration
 from peregrine.plan.calibration import Costs
 
@@ -21,6 +22,4 @@ def read(file: Path) -> Costs | None:
 
 def write(file: Path, costs: Costs) -> None:
     file.parent.mkdir(parents=True, exist_ok=True)
-    aside = file.with_name(f"{file.name}.new")
-    aside.write_bytes(costs.to_json())
-    aside.replace(file)
+    write_aside(file, costs.to_json(), durable=False)

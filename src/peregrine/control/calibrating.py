@@ -139,9 +139,8 @@ def _durations_ms(running: Running, epochs: Iterator[int], repetitions: int) -> 
 def _catch_up(running: Running) -> None:
     """What waited for the last move, or was sent for the next one, must be no burden to it."""
     time.sleep(ON_ITS_WAY_S)
-    clients = running.deployment.clients.values()
-    wanted = {place: end for client in clients for place, end in client.status().ends.items()}
-    _until(lambda: all(wanted[place] <= at for each in clients for place, at in each.status().commits.items()))
+    there = running.deployment.log_ends()
+    _until(lambda: running.deployment.has_applied(there))
 
 
 def _turn_ms(running: Running) -> float:

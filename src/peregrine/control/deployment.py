@@ -177,6 +177,17 @@ class Deployment:
         found: Progress = self.host.progress()
         return [found]
 
+    def log_ends(self) -> dict[str, int]:
+        """How far the logs of all hosts are."""
+        statuses = [client.status() for client in self.clients.values()]
+        return {place: end for each in statuses for place, end in each.ends.items()}
+
+    def has_applied(self, ends: Mapping[str, int]) -> bool:
+        """Have hosts committed what was in their logs up to there?"""
+        statuses = [client.status() for client in self.clients.values()]
+        commits = {place: offset for each in statuses for place, offset in each.commits.items()}
+        return all(commits.get(place, 0) >= end for place, end in ends.items())
+
     def results_at_rest(self) -> int | None:
         """How many results there are, if hosts have committed all that they were given and no migration runs."""
         statuses = [client.status() for client in self.clients.values()]

@@ -26,6 +26,7 @@ from peregrine.core.operator import OpSpec
 from peregrine.core.reconfigure import Move
 from peregrine.core.replication import Retrieval
 from peregrine.errors import UnknownName
+from peregrine.net.chunk_files import write_aside
 from peregrine.plan import calibration, predict
 from peregrine.plan.adaptive import Adaptive, strategy_of
 from peregrine.plan.metrics import Unit
@@ -138,9 +139,7 @@ class Planner:
 
     def _write(self, name: str, text: bytes) -> None:
         self.directory.mkdir(parents=True, exist_ok=True)
-        aside = self.directory / f"{name}.json.new"
-        aside.write_bytes(text)
-        aside.replace(self.directory / f"{name}.json")
+        write_aside(self.directory / f"{name}.json", text, durable=False)
 
 
 @dataclass(frozen=True)

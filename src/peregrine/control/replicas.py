@@ -13,6 +13,7 @@ from peregrine.control.deployment import Deployment
 from peregrine.core.keyspace import KeySet
 from peregrine.core.messages import REFRESH_MS, KeepReplicas, StopReplicas
 from peregrine.errors import PlanError
+from peregrine.net.chunk_files import write_aside
 from peregrine.plan.metrics import Unit
 from peregrine.plan.migration_plan import keys_of
 from peregrine.types import OpId, PlaceId, site_of
@@ -70,6 +71,4 @@ class Replicas:
         if not self._kept[op]:
             del self._kept[op]
         self._file.parent.mkdir(parents=True, exist_ok=True)
-        aside = self._file.with_suffix(".new")
-        aside.write_bytes(msgspec.json.encode(self._kept))
-        aside.replace(self._file)
+        write_aside(self._file, msgspec.json.encode(self._kept), durable=False)

@@ -46,12 +46,9 @@ MEASURES = {
 BY_STRATEGY = "by-strategy"
 CASE = "case"
 _BYTES = ("bytes", "KB", "MB", "GB", "TB")
+# Replicas cost what comes next something; a restart leaves Spark cold.
+_LAST = {BY_STRATEGY: 1, "replica": 2, "restart": 3}
 # What a mechanism needs to be what it is.
-_LAST = {
-    BY_STRATEGY: 1,
-    "replica": 2,
-    "restart": 3,
-}  # replicas cost what comes next something; a restart leaves Spark cold
 _STRATEGIES = {"progressive": "by-arrival, chunks:4", "replica": "by-arrival, ratio:1"}
 
 Count = Annotated[int, msgspec.Meta(ge=1)]

@@ -7,7 +7,7 @@ sending: then the latency of what a window emits means the same as that of what 
 import threading
 import time
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 from peregrine.app.compile import Compiled
@@ -97,11 +97,12 @@ class Flow:
         time.sleep(seconds)
         limit_rows = self._feed.setting.rows_per_s * CAUGHT_UP_S
         deadline_s = time.monotonic() + PATIENCE_S
-        there = self._ends()
+        # One batch may take longer than all of the others, and nothing is late while it does.
+        there = self.running.deployment.log_ends()
         since_s = time.monotonic()
         while time.monotonic() - since_s < STEADY_S:
             behind = self._behind()
-            if behind > limit_rows or not self._applied(there):
+            if behind > limit_rows or not self.running.deployment.has_applied(there):
                 since_s = time.monotonic()
             if time.monotonic() > deadline_s:
                 raise PeregrineError(
@@ -127,17 +128,6 @@ class Flow:
         self._reading.clear()
         for thread in self._threads:
             thread.join()
-
-    def _ends(self) -> dict[str, int]:
-        """How far the logs of all hosts are."""
-        statuses = [client.status() for client in self.running.deployment.clients.values()]
-        return {place: end for each in statuses for place, end in each.ends.items()}
-
-    def _applied(self, there: Mapping[str, int]) -> bool:
-        """One batch may take longer than all of the others, and nothing is late while it does."""
-        statuses = [client.status() for client in self.running.deployment.clients.values()]
-        commits = {place: offset for each in statuses for place, offset in each.commits.items()}
-        return all(commits.get(place, 0) >= end for place, end in there.items())
 
     def _behind(self) -> int:
         self.check()

@@ -1,16 +1,15 @@
 """How much state went over links in stretches of a run, replicas included: from the journals of those that got it."""
 
-import shutil
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
+from peregrine.control.auditing import copy_journal
 from peregrine.control.deployment import Deployment
 from peregrine.core import journal, wire
 from peregrine.core.messages import ChunksHere, Event, FromLink, Single, Together
 from peregrine.core.rows import StateRows
 from peregrine.log.record_log import RecordLog
-from peregrine.net.store import KEPT
 from peregrine.types import SiteId
 
 Positions = Mapping[SiteId, int]  # how far the journal of each router is
@@ -47,10 +46,8 @@ def _bytes(event: Single) -> int:
 def _in_journal(home: Path) -> Iterator[tuple[int, int]]:
     """(position, bytes of state) of each record that brought any."""
     with tempfile.TemporaryDirectory(prefix="peregrine-traffic-") as directory:
-        # A router goes on writing: what is half there in the copy is cut off when the copy is opened.
-        copy = shutil.copytree(home / "journal", Path(directory) / "journal")
-        if (home / KEPT).exists():
-            shutil.copytree(home / KEPT, copy, dirs_exist_ok=True)
+        copy = Path(directory) / "journal"
+        copy_journal(home, copy)
         for position, event in _events(copy):
             if moved := of_event(event):
                 yield position, moved

@@ -38,8 +38,6 @@ def run(way: str, setting: Setting, directory: Path) -> Seen:
             calm_ms = now_ms()
             time.sleep(setting.calm_s)
             flow.move(PLAN, HALF, SiteId(source), SiteId(target), mechanism=way)
-            if way == "restart":
-                flow.query.stop()  # who supervises the hosts starts it again
             flow.wait(PLAN)
             time.sleep(setting.settle_s)
             until_ms = now_ms()

@@ -11,6 +11,7 @@ from peregrine.bench.engine.definition import Cell
 from peregrine.bench.engine.measured import Measured
 from peregrine.errors import PeregrineError
 from peregrine.measure import Outputs
+from peregrine.net.chunk_files import write_aside
 from peregrine.proof import Proof
 
 
@@ -37,9 +38,7 @@ class Seen:
         if self.outputs is not None:
             with open(_arrays(answer), "wb") as file:
                 np.savez(file, emitted_ms=self.outputs.emitted_ms, latency_ms=self.outputs.latency_ms)
-        aside = answer.with_suffix(".new")
-        aside.write_bytes(msgspec.json.encode(self.facts))
-        aside.rename(answer)
+        write_aside(answer, msgspec.json.encode(self.facts), durable=False)
 
     @staticmethod
     def read(answer: Path) -> "Seen":
@@ -68,20 +67,8 @@ class Seen:
         """By the functions that judge our own plans; a peer tells no phases."""
         facts = self.facts
         assert facts.requested_ms is not None and facts.ended_ms is not None
-        seen = outputs.between(facts.requested_ms)
-        return measure.Cost(
-            plan=cell.variant,
-            requested_ms=facts.requested_ms,
-            ended_ms=facts.ended_ms,
-            calm=calm,
-            disruption_ms=measure.disruption_ms(seen.emitted_ms, seen.latency_ms, calm, facts.requested_ms),
-            peak_jitter_ms=measure.peak_jitter_ms(seen.emitted_ms, seen.latency_ms, calm, facts.requested_ms),
-            p99_jitter_ms=measure.p99_jitter_ms(seen.emitted_ms, seen.latency_ms, calm, facts.requested_ms),
-            freeze_ms=measure.freeze_ms(outputs.emitted_ms, facts.requested_ms, facts.ended_ms),
-            state_movement_ms=None,
-            bytes_moved=facts.bytes_moved,
-            phases_ms={},
-        )
+        found = measure.cost_of_results(cell.variant, outputs, calm, facts.requested_ms, facts.ended_ms)
+        return replace(found, bytes_moved=facts.bytes_moved)
 
 
 def _arrays(answer: Path) -> Path:

@@ -7,13 +7,12 @@ keys move to and fro, and the median of the moves counts: the slowest result of 
 
 import time
 from collections.abc import Mapping
-from statistics import median
 from typing import Any
 
 from peregrine.bench.spark import stream
 from peregrine.bench.spark.experiment import Experiment, Found, Scale, proved
 from peregrine.bench.spark.figures import Figure, at_most, ratio
-from peregrine.bench.spark.moves import cost_as_dict, flat_jitter, steady_as_dict
+from peregrine.bench.spark.moves import cost_as_dict, flat_jitter, median_of, steady_as_dict
 from peregrine.bench.spark.stream import CLOUD, EDGE
 from peregrine.core.keyspace import KeySet
 from peregrine.workloads import road, tm
@@ -56,7 +55,7 @@ def run(scale: Scale) -> Found:
 def _median(costs: list[dict[str, Any]]) -> dict[str, Any]:
     """Of each figure; the phases are left out."""
     names = ("disruption_ms", "jitter_ms", "jitter_p99_ms", "freeze_ms", "duration_ms", "bytes_moved")
-    return {name: median(each[name] for each in costs) for name in names}
+    return {name: median_of(costs, name) for name in names}
 
 
 def figures(found: Mapping[str, Found]) -> list[Figure]:

@@ -137,7 +137,7 @@ def figures(found: Mapping[str, Found]) -> list[Figure]:
     live, restart, plain = found["live"], found["restart"], found["plain restart"]
     moves = live["moves"]
     trigger_ms, p99_ms = live["trigger_ms"], live["steady"]["p99_ms"]
-    disruption_ms, again_ms = _median(moves, "disruption_ms"), _median(restart["moves"], "disruption_ms")
+    disruption_ms, again_ms = median_of(moves, "disruption_ms"), median_of(restart["moves"], "disruption_ms")
     worst_ms = max(move["disruption_ms"] for move in moves)
     return [
         Figure(
@@ -158,21 +158,21 @@ def figures(found: Mapping[str, Found]) -> list[Figure]:
         *(
             Figure(
                 f"peak jitter of {which} keys / steady p99",
-                ratio(_median(moves, f"jitter_{which}_ms"), p99_ms),
+                ratio(median_of(moves, f"jitter_{which}_ms"), p99_ms),
                 "x",
                 at_most(1.5),
-                f"{_median(moves, f'jitter_{which}_ms'):.0f} / {p99_ms:.0f} ms",
+                f"{median_of(moves, f'jitter_{which}_ms'):.0f} / {p99_ms:.0f} ms",
             )
             for which in ("moved", "unmoved")
         ),
-        Figure("duration of live", _median(moves, "duration_ms"), "ms", note=_phases(moves)),
-        Figure("freeze of live", _median(moves, "freeze_ms"), "ms"),
-        Figure("freeze of restart", _median(restart["moves"], "freeze_ms"), "ms"),
+        Figure("duration of live", median_of(moves, "duration_ms"), "ms", note=_phases(moves)),
+        Figure("freeze of live", median_of(moves, "freeze_ms"), "ms"),
+        Figure("freeze of restart", median_of(restart["moves"], "freeze_ms"), "ms"),
         Figure("freeze of the plain query", plain["freeze_ms"], "ms"),
     ]
 
 
-def _median(moves: Sequence[Mapping[str, Any]], name: str) -> float:
+def median_of(moves: Sequence[Mapping[str, Any]], name: str) -> float:
     return float(median(move[name] for move in moves))
 
 
