@@ -17,6 +17,10 @@ END_S = 15.0
 LAST_LINES = 12
 
 
+def last_lines(log: Path) -> list[str]:
+    return log.read_text(errors="replace").splitlines()[-LAST_LINES:]
+
+
 class Child:
     def __init__(
         self, words: Sequence[str | Path], log: Path, more: Mapping[str, str] | None = None, answers: bool = True
@@ -46,15 +50,12 @@ class Child:
             if line.startswith("{"):
                 found: dict[str, Any] = json.loads(line)
                 return found
-        raise PeregrineError("\n".join([f"{self._log.name} ended", *self.last_words()]), "see what it said")
+        raise PeregrineError("\n".join([f"{self._log.name} ended", *last_lines(self._log)]), "see what it said")
 
     def check(self) -> None:
         if self._process.poll() is not None:
             what = f"{self._log.name} ended with {self._process.returncode}"
-            raise PeregrineError("\n".join([what, *self.last_words()]), "see what it said")
-
-    def last_words(self) -> list[str]:
-        return self._log.read_text(errors="replace").splitlines()[-LAST_LINES:]
+            raise PeregrineError("\n".join([what, *last_lines(self._log)]), "see what it said")
 
     def wait(self, seconds: float) -> None:
         """Until it has ended by itself."""

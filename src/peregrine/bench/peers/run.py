@@ -11,12 +11,12 @@ import msgspec
 from peregrine.bench.engine.definition import Cell
 from peregrine.bench.engine.measured import Measured
 from peregrine.bench.peers import catalogue
+from peregrine.bench.peers.child import last_lines
 from peregrine.bench.peers.seen import Seen
 from peregrine.errors import PeregrineError
 
 RUN_S = 600.0
 END_S = 30.0
-LAST_LINES = 12
 
 
 def find(group: list[Cell], first: bool) -> list[Measured]:
@@ -57,6 +57,5 @@ def _in_a_process(cell: Cell, directory: Path) -> Seen:
                 process.wait()
     if code != 0 or not answer.exists():
         why = f"it takes longer than {RUN_S:g} s" if code is None else f"exit code {code}"
-        last = log.read_text(errors="replace").splitlines()[-LAST_LINES:]
-        raise PeregrineError("\n".join([f"{cell.setting.mechanism}: {why}", *last]), "see what it said")
+        raise PeregrineError("\n".join([f"{cell.setting.mechanism}: {why}", *last_lines(log)]), "see what it said")
     return Seen.read(answer)
