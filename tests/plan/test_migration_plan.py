@@ -70,6 +70,15 @@ def test_an_order_of_chunks_is_the_order_of_stages() -> None:
     assert last == everything - first - second
 
 
+def test_chunks_of_keys_of_which_none_is_more_urgent_lie_together() -> None:
+    names = [f"k{n}" for n in range(80)]
+    moves = [Move(OP, KeySet.of_keys(GROUPS, names), CLOUD, EDGE)]
+    plan = planned(moves, strategy_of("hot-first, chunks:8"), Metrics(OP, GROUPS, dict.fromkeys(names, Load(1.0))))
+    order = [(group_of(stable_hash(str(unit)), GROUPS), stable_hash(str(unit))) for unit in plan.order]
+    assert order == sorted(order)
+    assert sum(len(chunk.keys.touched_groups()) for chunk in plan.chunks) < 2 * GROUPS
+
+
 def test_all_at_once_leaves_the_key_set_as_it_was() -> None:
     keys = KeySet.of_groups(GROUPS, [1, 2])
     plan = planned([Move(OP, keys, CLOUD, EDGE)], strategy_of("all-at-once"), metrics_of({"a", "b", "c"}))

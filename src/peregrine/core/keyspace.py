@@ -45,6 +45,16 @@ def group_of(hash: int, groups: int) -> int:
     return hash % groups
 
 
+def as_stored(keys: Iterable[str], groups: int) -> list[str]:
+    """Keys in the order in which hosts keep them: by group, then by hash. What goes together should lie together."""
+
+    def place(key: str) -> tuple[int, int, str]:
+        key_hash = stable_hash(key)
+        return group_of(key_hash, groups), key_hash, key
+
+    return sorted(keys, key=place)
+
+
 @dataclass(frozen=True)
 class KeySet:
     """Keys of one operator: the groups `whole`, and the keys `plus` outside of these, without the keys `minus` in them.

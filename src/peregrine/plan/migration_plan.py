@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 
-from peregrine.core.keyspace import KeySet, group_of, stable_hash
+from peregrine.core.keyspace import KeySet, as_stored, group_of, stable_hash
 from peregrine.core.reconfigure import Move, Plan, in_chunks
 from peregrine.core.replication import Retrieval
 from peregrine.errors import PlanError
@@ -77,7 +77,8 @@ def planned(
     if len(targets) != 1:
         raise PlanError(f"a plan for {len(targets)} operators or targets", "plan the moves to each target by itself")
     keys = reduce(KeySet.__or__, (move.keys for move in moves))
-    known = sorted({key for key in metrics.loads if isinstance(key, str) and key in keys} | keys.plus)
+    # Keys that lie together touch few groups, and few pages of each. A strategy may know better.
+    known = as_stored({key for key in metrics.loads if isinstance(key, str) and key in keys} | keys.plus, keys.groups)
     units: list[Unit] = list(known)
     if len(known) > most_keys:
         metrics, units = metrics.by_group(), list(keys.touched_groups())
