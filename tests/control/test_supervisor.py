@@ -56,6 +56,17 @@ def test_what_fails_now_and_then_is_started_again_and_told() -> None:
     assert told[0] == Incident("patient", "failed", "ill") and not supervisor.given_up
 
 
+def test_what_is_stopped_on_purpose_is_started_again_and_has_not_failed(caplog: pytest.LogCaptureFixture) -> None:
+    told: list[Incident] = []
+    with Supervisor(told.append) as supervisor:
+        patient = Patient(2)
+        supervisor.expect("patient", "plan 'p' restarts it")
+        supervisor.watch_over(patient)
+        until(lambda: patient.left == 0 and len(told) == 4)
+    assert [each.status for each in told] == ["stopped", "restarted", "failed", "restarted"]
+    assert [each.levelname for each in caplog.records] == ["ERROR"], "only of what nobody had asked for"
+
+
 @pytest.mark.parametrize("restart_fails", [True, False])
 def test_what_always_fails_is_given_up(restart_fails: bool) -> None:
     told: list[Incident] = []

@@ -105,9 +105,12 @@ class Deployment:
 
     def _stop_hosts(self, plan: Plan) -> None:
         """Of a plan that restarts them: who supervises the hosts starts them again."""
+        why = f"plan {plan.id!r} restarts it"
         if not self.hosts:
+            self.supervisor.expect(self.host.name, why)
             self.host.query.stop()
         for site in {site_of(place) for move in plan.moves() for place in (move.source, move.target)} & set(self.hosts):
+            self.supervisor.expect(self.hosts[site].name, why)
             self.hosts[site].kill()
 
     def knows(self, plan_id: str) -> bool:

@@ -25,7 +25,7 @@ class Incident:
     """What happened to a process or a query of the deployment."""
 
     what: str  # "router edge1", "host"
-    status: str  # failed, restarted, given up
+    status: str  # failed, stopped (on purpose, to be started again), restarted, given up
     detail: str = ""
 
 
@@ -45,6 +45,7 @@ class Supervisor:
     def __init__(self, say: Callable[[Incident], None] = lambda incident: None) -> None:
         self.given_up: dict[str, str] = {}
         self._say = say
+        self._asked: dict[str, str] = {}
         self._stopping = threading.Event()
         self._threads: list[threading.Thread] = []
 
@@ -53,6 +54,10 @@ class Supervisor:
         thread = threading.Thread(target=self._watch, args=(thing, steady_s), name=name, daemon=True)
         self._threads.append(thread)
         thread.start()
+
+    def expect(self, name: str, why: str) -> None:
+        """Somebody stops it now, so that it is started again: its end is no failure."""
+        self._asked[name] = why
 
     def stop(self) -> None:
         """From here on nothing is started any more. May be called again."""
@@ -75,8 +80,13 @@ class Supervisor:
             failure = _failure(thing)
             if failure is None:
                 continue
-            failures = 1 if time.monotonic() - started_s > steady_s else failures + 1
-            self._tell(Incident(thing.name, "failed", failure))
+            asked = self._asked.pop(thing.name, None)
+            if asked is not None:
+                failures = 0
+                self._tell(Incident(thing.name, "stopped", asked))
+            else:
+                failures = 1 if time.monotonic() - started_s > steady_s else failures + 1
+                self._tell(Incident(thing.name, "failed", failure))
             if failures > FAILURES:
                 self.given_up[thing.name] = failure
                 self._tell(Incident(thing.name, "given up", f"it failed {failures} times, at last with: {failure}"))
@@ -93,7 +103,7 @@ class Supervisor:
             started_s = time.monotonic()
 
     def _tell(self, incident: Incident) -> None:
-        level = logging.INFO if incident.status == "restarted" else logging.ERROR
+        level = logging.INFO if incident.status in ("stopped", "restarted") else logging.ERROR
         log.log(level, "what=%r status=%r detail=%r", incident.what, incident.status, incident.detail)
         self._say(incident)
 
