@@ -26,7 +26,14 @@ def test_a_strategy_says_order_and_chunks() -> None:
 
 
 def test_replicas_are_kept_at_every_edge() -> None:
-    assert made(strategy="by-arrival, ratio:1").replicas == {EDGE: ["k0", "k1"]}
+    assert made(strategy="by-arrival, ratio:1").replicas == {(CLOUD, EDGE): ["k0", "k1"]}
+
+
+def test_between_hosts_replicas_are_kept_where_groups_go_first() -> None:
+    hosts = [PlaceId(f"cloud/h{n}") for n in range(4)]
+    setting = Setting(hosts=[4, 2, 4], share=1.0, strategy="by-arrival, ratio:1")
+    found = moving.moving(setting, "groups", SPEC, KEYS, 100, hosts)
+    assert found.replicas == {(hosts[2], hosts[0]): [2], (hosts[3], hosts[1]): [3]}
 
 
 def test_where_new_keys_keep_coming_groups_move() -> None:

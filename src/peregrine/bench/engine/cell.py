@@ -25,7 +25,6 @@ from peregrine.bench.spark.stream import now_ms
 from peregrine.control.running import At, Running
 from peregrine.control.watch import Watch
 from peregrine.core.keyspace import KeySet
-from peregrine.core.messages import KeepReplicas, StopReplicas
 from peregrine.core.reconfigure import Move
 from peregrine.errors import PeregrineError
 from peregrine.plan.predict import Prediction
@@ -180,7 +179,8 @@ class _Bench:
         until_ms = now_ms()
         end = traffic.positions(self.running.deployment)
         if not last:
-            self._stop_replicas(setting, moved)
+            for each in moved:  # those of what has moved are gone already; other edges have some as well
+                self.running.planner.replicas.keep(each.spec.op, {})
             self._wait(self._submit("live", self._chunks(setting, moved, back=True)))
             self._renew()
             self.flow.warm_up(AGAIN_S)
@@ -233,8 +233,9 @@ class _Bench:
     def _moving(self, setting: Setting, op: OpId, keys: list[str]) -> moving.Moving:
         application = self._feed.application
         by = "groups" if setting.hosts is not None else setting.by or application.by
-        edges = [PlaceId(_edge(nth)) for nth in range(1, setting.edges + 1)] if setting.hosts is None else []
-        return moving.moving(setting, by, self.running.deployment.specs[op], keys, self._key_bytes(setting), edges)
+        edges = [PlaceId(_edge(nth)) for nth in range(1, setting.edges + 1)]
+        places = edges if setting.hosts is None else _hosts(setting.hosts)
+        return moving.moving(setting, by, self.running.deployment.specs[op], keys, self._key_bytes(setting), places)
 
     def _key_bytes(self, setting: Setting) -> int:
         application = self._feed.application
@@ -253,21 +254,9 @@ class _Bench:
 
     def _keep_replicas(self, moved: list[moving.Moving]) -> int:
         """Returns how many there will be."""
-        root = self.running.deployment.clients[CLOUD]
         for each in moved:
-            for edge, units in each.replicas.items():
-                root.offer(KeepReplicas(each.spec.op, moving.key_set(each.spec, units), PlaceId(CLOUD), edge))
+            self.running.planner.replicas.keep(each.spec.op, each.replicas)
         return sum(len(units) for each in moved for units in each.replicas.values())
-
-    def _stop_replicas(self, setting: Setting, moved: list[moving.Moving]) -> None:
-        """Those of keys that have moved are gone already; other edges have some as well."""
-        if setting.planned:
-            self.running.planner.replicas.keep(moved[0].spec.op, {})  # also if there are none
-            return
-        root = self.running.deployment.clients[CLOUD]
-        for each in moved:
-            for edge, units in each.replicas.items():
-                root.offer(StopReplicas(each.spec.op, moving.key_set(each.spec, units), PlaceId(CLOUD), edge))
 
 
 @contextmanager

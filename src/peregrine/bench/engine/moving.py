@@ -21,6 +21,8 @@ from peregrine.types import OpId, PlaceId
 
 Specs = Mapping[OpId, OpSpec]
 Chunk = list[Move]
+HOME = PlaceId("cloud")
+Share = tuple[PlaceId, PlaceId]  # from where to where
 
 
 @dataclass(frozen=True)
@@ -29,7 +31,7 @@ class Moving:
 
     spec: OpSpec
     chunks: list[list[Unit]]
-    replicas: dict[PlaceId, list[Unit]]
+    replicas: dict[Share, list[Unit]]
 
     @property
     def units(self) -> list[Unit]:
@@ -37,10 +39,10 @@ class Moving:
 
 
 def moving(
-    setting: Setting, by: str, spec: OpSpec, keys: Sequence[str], key_bytes: int, edges: Sequence[PlaceId]
+    setting: Setting, by: str, spec: OpSpec, keys: Sequence[str], key_bytes: int, places: Sequence[PlaceId]
 ) -> Moving:
-    """`keys`: of each row of a stretch, as it comes."""
-    metrics = _metrics(setting, spec, keys, key_bytes, edges)
+    """`keys`: of each row of a stretch, as it comes. `places`: the edges, or the hosts of one site."""
+    metrics = _metrics(setting, spec, keys, key_bytes, places)
     if by == "groups":
         metrics = metrics.by_group()
     every: list[Unit] = list(dict.fromkeys(keys)) if by == "keys" else list(range(spec.groups))
@@ -50,18 +52,24 @@ def moving(
     if setting.chunk_keys:
         most = setting.chunk_keys
         chunks = [chunk[i : i + most] for chunk in chunks for i in range(0, len(chunk), most)]
-    # It is not known beforehand where a key will go: as Falcon-HB has it, there is a replica at every edge.
-    replicated = list(replicas_of(strategy, chosen, metrics))
-    return Moving(spec, chunks, dict.fromkeys(edges, replicated) if replicated else {})
+    return Moving(spec, chunks, _shares(setting, list(replicas_of(strategy, chosen, metrics)), places))
 
 
-def _metrics(setting: Setting, spec: OpSpec, keys: Sequence[str], key_bytes: int, edges: Sequence[PlaceId]) -> Metrics:
+def _shares(setting: Setting, replicated: list[Unit], places: Sequence[PlaceId]) -> dict[Share, list[Unit]]:
+    """At every edge, as Falcon-HB has it: it is not known beforehand where a key will go. Between hosts, where it goes
+    first: a key that moves has used up its replicas.
+    """
+    if setting.hosts is None:
+        return {(HOME, edge): replicated for edge in places} if replicated else {}
+    return {(places[s], places[t]): mine for (s, t), mine in _ways(replicated, *setting.hosts[:2]).items()}
+
+
+def _metrics(setting: Setting, spec: OpSpec, keys: Sequence[str], key_bytes: int, places: Sequence[PlaceId]) -> Metrics:
     """As if what will be sent had been seen already: strategies decide on what there will be."""
     at_ms = np.arange(len(keys), dtype=np.float64) * 1000 / setting.rows_per_s
     rows = seen(keys, at_ms, float("inf"))
     sizes = dict.fromkeys(rows.rows_per_s, key_bytes)
-    home = PlaceId("cloud")
-    return measured(spec.op, spec.groups, rows, sizes, lambda key: home, (home, *edges), float(at_ms[-1]))
+    return measured(spec.op, spec.groups, rows, sizes, lambda key: HOME, (HOME, *places), float(at_ms[-1]))
 
 
 def key_set(spec: OpSpec, units: Iterable[Unit]) -> KeySet:
@@ -107,12 +115,19 @@ def rescale(moved: Iterable[Moving], places: Sequence[PlaceId], hosts: Sequence[
 def _between_hosts(
     spec: OpSpec, units: Iterable[Unit], places: Sequence[PlaceId], before: int, after: int
 ) -> list[Move]:
-    ways: dict[tuple[int, int], list[Unit]] = {}
-    for group in units:
-        assert isinstance(group, int), "hosts share groups"
-        if host_of(group, before) != host_of(group, after):
-            ways.setdefault((host_of(group, before), host_of(group, after)), []).append(group)
+    ways = _ways(units, before, after)
     return [Move(spec.op, key_set(spec, mine), places[s], places[t]) for (s, t), mine in ways.items()]
+
+
+def _ways(groups: Iterable[Unit], before: int, after: int) -> dict[tuple[int, int], list[Unit]]:
+    """(from which host, to which) -> the groups that go."""
+    ways: dict[tuple[int, int], list[Unit]] = {}
+    for group in groups:
+        assert isinstance(group, int), "hosts share groups"
+        way = host_of(group, before), host_of(group, after)
+        if way[0] != way[1]:
+            ways.setdefault(way, []).append(group)
+    return ways
 
 
 def host_of(group: int, hosts: int) -> int:
