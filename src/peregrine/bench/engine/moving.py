@@ -46,13 +46,19 @@ def moving(
     if by == "groups":
         metrics = metrics.by_group()
     every: list[Unit] = list(dict.fromkeys(keys)) if by == "keys" else list(range(spec.groups))
-    chosen = every[: setting.move_keys or max(round(len(every) * setting.share), 1)]
+    chosen = _spread(every, setting.move_keys or max(round(len(every) * setting.share), 1))
     strategy = strategy_of(setting.strategy)
     chunks = chunks_of(strategy, order_of(strategy, chosen, metrics), metrics)
     if setting.chunk_keys:
         most = setting.chunk_keys
         chunks = [chunk[i : i + most] for chunk in chunks for i in range(0, len(chunk), most)]
     return Moving(spec, chunks, _shares(setting, list(replicas_of(strategy, chosen, metrics)), places))
+
+
+def _spread(every: list[Unit], count: int) -> list[Unit]:
+    """From the first to the last: where keys get rows in turn, there are always rows of some that move."""
+    count = min(count, len(every))
+    return [every[nth * len(every) // count] for nth in range(count)]
 
 
 def _shares(setting: Setting, replicated: list[Unit], places: Sequence[PlaceId]) -> dict[Share, list[Unit]]:
