@@ -1,8 +1,9 @@
 """DataFrame operators: a function from DataFrame to DataFrame as a Spark query of its own, between other operators."""
 
 import threading
+import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -51,6 +52,13 @@ def send(running: Running, count: int, start: int = 0, cameras: int = 3) -> None
         sender.send("frames", camera=f"c{i % cameras}", frame=i, pixels=list(range(i % 5)))
 
 
+def until(done: Callable[[], bool], patience_s: float = 30.0) -> None:
+    deadline_s = time.monotonic() + patience_s
+    while not done():
+        assert time.monotonic() < deadline_s
+        time.sleep(0.05)
+
+
 def settle(running: Running) -> None:
     for sender in running.senders.values():
         sender.flush()
@@ -88,6 +96,10 @@ def with_sql(frames: Any) -> Any:
     from pyspark.sql import functions as F
 
     return frames.withColumn("objects", F.size("pixels"))
+
+
+def doubled(found: Any) -> Any:
+    return found.withColumn("objects", 2 * found.objects)
 
 
 def with_pandas_udf(frames: Any) -> Any:
@@ -128,9 +140,11 @@ def test_frames_go_through_the_function_and_move_while_they_flow_and_go_on_there
         assert "edge1/objects" in running.describe()
         send(running, 30, sent[0])
         settle(running)
-        status = running.deployment.clients[EDGE].status()
-        assert status.commits[PlaceId("edge1/objects")] >= 30
+        there, _ = running.deployment.clients[EDGE].read_log(PlaceId("edge1/objects"), 0)
+        rows = [entry for entry in map(wire.decode_entry, there.column("body").to_pylist()) if isinstance(entry, Rows)]
+        assert rows[0].sample and not rows[-1].sample, "it has practised before it got the first frame"
         check_frames(running, list(range(sent[0] + 30)))
+        until(lambda: set(running.transforms.queries) == {"edge1/objects"})  # what was left has nothing to do
         assert dead(running) == []
         with pytest.raises(PlanError, match="cannot run at cloud"):
             there = (Move(OP, KeySet.everything(4), PlaceId("edge1/objects"), PlaceId("cloud")),)
@@ -192,6 +206,30 @@ def test_a_batch_that_spark_repeats_counts_once_though_the_function_gives_anothe
         assert len(calls) > made + 1  # the last batch once more, and the new ones
         assert running.records("counts")[: len(before)] == before
         check_frames(running, list(range(60)))
+
+
+def test_operators_of_a_chain_move_one_after_the_other_and_back(spark: Any, tmp_path: Path) -> None:
+    app = App("cameras", groups=4)
+    frames = app.source("frames", "camera string, frame bigint, pixels array<bigint>", key="camera")
+    objects = frames.transform("objects", with_sql, "camera string, frame bigint, objects bigint")
+    objects.transform("twice", lambda found: found.withColumn("objects", 2 * found.objects), objects.schema).to(
+        "counts"
+    )
+    with up(app, tmp_path) as running:
+        send(running, 30)
+        settle(running)
+        for nth, (operator, site) in enumerate([("objects", "edge1"), ("twice", "edge1"), ("twice", "cloud")], 1):
+            assert running.move(operator, to=site).outcome == "done"
+            send(running, 30, 30 * nth)
+        settle(running)
+        found = running.records("counts")
+        assert sorted(each.frame for each in found) == list(range(120))
+        assert all(each.objects == 2 * (each.frame % 5) for each in found)
+        for camera in ("c0", "c1", "c2"):
+            mine = [each.frame for each in found if each.camera == camera]
+            assert mine == sorted(mine)
+        until(lambda: set(running.transforms.queries) == {"edge1/objects", "cloud/twice"})
+        assert audit_deployment(running.deployment, running.initial) == []
 
 
 def _number(path: Path) -> int:

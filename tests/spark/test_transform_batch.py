@@ -48,14 +48,14 @@ def make(spark: Any) -> Make:  # types of Spark are read with a session
     return lambda run: Batch(OP, PLACE, reader, writer, run)
 
 
-def log(count: int) -> list[tuple[int, bytes, bytes]]:
+def log(count: int, sample: bool = False) -> list[tuple[int, bytes, bytes]]:
     """So many rows, as slices of two groups that come in any order."""
     slices = []
     for group in (1, 0)[-count:]:  # of one row, a single slice
         mine = range(group, count, 2)
         rows = [Row(f"k{n % 3}", SourceId("s"), n, UNCHAINED, n, n, b'{"n": %d}' % n) for n in mine]
         offsets = np.array([FIRST + n for n in mine], np.int64)
-        slices.append((FIRST + group, offsets.tobytes(), wire.encode(Rows(OP, batch_of(rows)))))
+        slices.append((FIRST + group, offsets.tobytes(), wire.encode(Rows(OP, batch_of(rows), sample=sample))))
     return slices
 
 
@@ -84,6 +84,12 @@ def test_rows_at_fault_are_given_up_after_they_failed_twice_and_the_others_go_on
     seqs = [row.seq for row in rows_for(SINK, emissions)]
     assert seqs == sorted(set(seqs))
     assert {offset for emission in emissions for offset in emission.offsets.tolist()} == {FIRST + 39}
+
+
+def test_a_sample_goes_through_the_function_and_nothing_comes_out(make: Make) -> None:
+    function = Doubles(refuses={3})
+    assert make(function).apply(log(10, sample=True)) == []
+    assert list(range(10)) in function.calls
 
 
 def test_a_function_that_fails_once_costs_no_row(make: Make) -> None:

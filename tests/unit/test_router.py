@@ -46,6 +46,7 @@ from peregrine.core.messages import (
     KeepReplicas,
     Query,
     Send,
+    WarmUp,
 )
 from peregrine.core.operator import OpSpec
 from peregrine.core.router import Router
@@ -54,6 +55,18 @@ from peregrine.sim.operators import Clean, Ledger
 from peregrine.types import OpId, PlaceId, SiteId, SourceId
 
 # --- late binding ---
+
+
+def test_rows_to_practise_on_are_in_the_log_of_the_place_and_change_nothing() -> None:
+    net = Net(owners=[(keys("car1"), AT_EDGE1)])
+    net.send(EDGE1, "car1")
+    effects = net.step(CLOUD, WarmUp(AT_CLOUD, rows(row("car1", 0), row("car1", 1))))
+    (appended,) = [effect for effect in effects if isinstance(effect, Append)]
+    assert isinstance(appended.entry, Rows) and appended.entry.sample
+    net.settle()
+    net.send(EDGE1, "car1")
+    net.settle()
+    assert net.landed("car1") == [0, 1]
 
 
 def test_a_key_that_nobody_claims_is_handled_at_the_root() -> None:

@@ -53,6 +53,7 @@ class Deployment:
         self.apart: frozenset[PlaceId] = frozenset()  # places that somebody else serves
         self.uplinks = Uplinks()
         self.before_submit: Callable[[Plan], None] = lambda plan: None
+        self.after_submit: Callable[[Plan], None] = lambda plan: None
         self._token = token
 
     @property
@@ -102,6 +103,7 @@ class Deployment:
         self.driver.submit(plan)
         if MECHANISMS[plan.mechanism].alone:
             self._stop_hosts(plan)
+        self.after_submit(plan)
 
     def _stop_hosts(self, plan: Plan) -> None:
         """Of a plan that restarts them: who supervises the hosts starts them again."""

@@ -70,20 +70,20 @@ class Turns:
 
 def rows_of(clients: Mapping[SiteId, RouterClient], op: OpId, places: Iterable[PlaceId], now_ms: float) -> Seen:
     """Of the newest rows for an operator at these places."""
-    tails = [tail for place in places for tail in _tail(clients[site_of(place)], op, place)]
+    tails = [pa.table(each.batch) for place in places for each in tail_of(clients[site_of(place)], op, place)]
     if not tails:
         return NOTHING_SEEN
-    rows = pa.concat_tables(tails)
+    rows = pa.concat_tables(tails).select(["key", "created_ms"])
     created_ms = rows.column("created_ms").to_numpy().astype(np.float64)
     if not len(created_ms) or now_ms - created_ms.max() > STALE_MS:
         return NOTHING_SEEN
     return seen(rows.column("key").to_pylist(), created_ms, WINDOW_MS)
 
 
-def _tail(client: RouterClient, op: OpId, place: PlaceId) -> list[pa.Table]:
-    """The keys and times of rows at the end of a place's log; of copies that a migration mutes, nothing."""
+def tail_of(client: RouterClient, op: OpId, place: PlaceId, most_rows: int = TAIL_ROWS) -> list[Rows]:
+    """Rows at the end of a place's log; of copies that a migration mutes, nothing."""
     end = client.status().ends.get(place, 0)
-    reach = min(TAIL_ROWS, end)
+    reach = min(most_rows, end)
     while reach:
         try:
             slices, _ = client.read_log(place, end - reach, reach)
@@ -92,11 +92,7 @@ def _tail(client: RouterClient, op: OpId, place: PlaceId) -> list[pa.Table]:
             continue
         ops, bodies = (slices.column(name).to_pylist() for name in ("op", "body"))
         entries = (wire.decode_entry(body) for of, body in zip(ops, bodies, strict=True) if of == op)
-        return [
-            pa.table(entry.batch).select(["key", "created_ms"])
-            for entry in entries
-            if isinstance(entry, Rows) and not (entry.muted or entry.sample)
-        ]
+        return [entry for entry in entries if isinstance(entry, Rows) and not (entry.muted or entry.sample)]
     return []
 
 

@@ -44,12 +44,15 @@ PATIENCE_S = 120.0
 
 
 @contextmanager
-def run(*apps: App, topology: Topology | None = None, at: At | None = None, **options: Any) -> "Iterator[Running]":
+def run(
+    *apps: App, topology: Topology | None = None, at: At | None = None, warm_up: bool = True, **options: Any
+) -> "Iterator[Running]":
     """Routers, Spark and a manager for these applications; all of it ends with the block.
 
     Without a topology there is one site, `cloud`. `at` says which keys of an operator begin elsewhere than at the root:
-    `{"average": {"edge1": ["car1"], "edge2": None}}`, where None is all keys that nobody else has. Further options are
-    those of `peregrine.control.local.local`: `directory` to keep everything and go on from it, `hosts="per-site"`, ...
+    `{"average": {"edge1": ["car1"], "edge2": None}}`, where None is all keys that nobody else has. Before a DataFrame
+    operator moves, its new query practises on the last rows, unless `warm_up` is false. Further options are those of
+    `peregrine.control.local.local`: `directory` to keep everything and go on from it, `hosts="per-site"`, ...
     """
     compiled = [compile_app(app) for app in apps]
     names = Names(compiled)
@@ -72,7 +75,7 @@ def run(*apps: App, topology: Topology | None = None, at: At | None = None, **op
     apart = places_apart(topology, transforms)
     with local(topology, names.specs, names.operators, initial=initial, apart=apart, **options) as deployment:
         running = Running(names, deployment, initial)
-        running.transforms = Transforms(deployment, transforms)
+        running.transforms = Transforms(deployment, transforms, warm_up)
         try:
             running.transforms.start()
             yield running

@@ -1,22 +1,31 @@
 """The DataFrame operators of a deployment: where they can be, and the queries that serve them there.
 
 Each has a place of its own at every site, `site/name`, because its log is read by a query of its own. A query is
-started where the operator is, and where it is going to be before it moves there.
+started where the operator is, and where it is going to be before it moves there: it then practises on the last rows
+that the operator had (Shepherd IV-C), so that it is as fast as the old one when rows come. What has moved away and has
+nothing left to do is stopped.
 """
 
+import logging
 import threading
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
+
+import pyarrow as pa
 
 from peregrine.app.plan import SourceNode, TransformNode
 from peregrine.app.shell import Target
 from peregrine.control.deployment import Deployment
 from peregrine.control.hosts import PER_SITE
+from peregrine.control.metering import tail_of
+from peregrine.core.messages import WarmUp
 from peregrine.core.reconfigure import Plan
+from peregrine.core.rows import Rows
 from peregrine.core.topology import Topology
-from peregrine.errors import ConfigurationError, PlanError, Unreachable
+from peregrine.errors import ConfigurationError, PeregrineError, PlanError, Unreachable
 from peregrine.types import OpId, PlaceId, site_of
 
 if TYPE_CHECKING:
@@ -25,6 +34,11 @@ if TYPE_CHECKING:
 Definitions = Mapping[OpId, tuple[TransformNode, tuple[Target, ...]]]
 
 SESSION_S = 120.0  # the host's query comes back first, with a session
+SAMPLE_ROWS = 500  # of a warm-up, in each of its rounds
+ROUNDS = 4  # what Java compiles after a few batches is compiled
+WARM_S = 30.0  # then it goes on as warm as it is
+LEAVE_S = 600.0  # until a plan has ended; a query that is not stopped only waits
+log = logging.getLogger(__name__)
 
 
 def check(transforms: Definitions, hosts: str | None) -> None:
@@ -66,13 +80,17 @@ def _host_of(op: OpId) -> str:
 
 
 class Transforms:
-    def __init__(self, deployment: Deployment, transforms: Definitions) -> None:
+    def __init__(self, deployment: Deployment, transforms: Definitions, warm_up: bool = True) -> None:
         self.queries: dict[PlaceId, TransformQuery] = {}
+        self._resting: dict[PlaceId, TransformQuery] = {}
+        self._expecting: set[PlaceId] = set()  # of plans that are about to be submitted
+        self._warm_up = warm_up
         self._deployment = deployment
         self._transforms = transforms
         self._apart = places_apart(deployment.topology, transforms)
         self._lock = threading.Lock()
         deployment.before_submit = self.prepare
+        deployment.after_submit = self._leave_later
 
     def start(self) -> None:
         """Queries for where operators are, and for where they have been or were about to be when this ended before."""
@@ -96,7 +114,10 @@ class Transforms:
                 raise PlanError(f"{move.op} cannot run at {move.target}", f"move it to {site}")
         for move in moves:
             if move.op in self._transforms:
+                self._expecting.add(move.target)
                 self.deploy(move.op, move.target)
+                if self._warm_up:
+                    self.practise(move.op, move.source, move.target)
 
     def deploy(self, op: OpId, place: PlaceId) -> None:
         """Returns when the query of this place runs."""
@@ -104,6 +125,10 @@ class Transforms:
 
         with self._lock:
             if place in self.queries:
+                return
+            if place in self._resting:
+                self._resting[place].restart()
+                self.queries[place] = self._resting.pop(place)
                 return
             node, targets = self._transforms[op]
             config = TransformConfig(
@@ -120,8 +145,54 @@ class Transforms:
             query = self.queries[place] = TransformQuery(self._session, config)
             self._deployment.supervisor.watch_over(query)
 
+    def practise(self, op: OpId, source: PlaceId, target: PlaceId) -> None:
+        """Returns when the query of the target has run on what the source had last, and has kept nothing of it."""
+        rows = tail_of(self._deployment.clients[site_of(source)], op, source, SAMPLE_ROWS)
+        if not rows:
+            return
+        sample = Rows(op, pa.Table.from_batches([each.batch for each in rows]).combine_chunks().to_batches()[0])
+        router = self._deployment.clients[site_of(target)]
+        deadline_s = time.monotonic() + WARM_S
+        for _ in range(ROUNDS):
+            router.offer(WarmUp(target, sample))
+            if not self._has_applied_all(target, deadline_s):
+                log.warning("place=%r is not warm after %g s: it goes on as it is", target, WARM_S)
+                return
+
+    def _has_applied_all(self, place: PlaceId, deadline_s: float) -> bool:
+        router = self._deployment.clients[site_of(place)]
+        while time.monotonic() < deadline_s:
+            status = router.status()
+            if status.commits.get(place, 0) >= status.ends.get(place, 0):
+                return True
+            time.sleep(0.05)
+        return False
+
+    def _leave_later(self, plan: Plan) -> None:
+        self._expecting -= {move.target for move in plan.moves()}
+        left = {move.source for move in plan.moves() if move.op in self._transforms}
+        if left:
+            threading.Thread(target=self._leave, args=(plan.id, left), name=f"leave-{plan.id}", daemon=True).start()
+
+    def _leave(self, plan: str, places: set[PlaceId]) -> None:
+        """A query that has nothing left and will not get anything is stopped; its checkpoint stays, should it go on."""
+        with suppress(PeregrineError):  # whatever is in doubt goes on
+            self._deployment.wait(plan, LEAVE_S)
+            for place in places:
+                if self._has_applied_all(place, time.monotonic() + WARM_S):
+                    self._rest(place)
+
+    def _rest(self, place: PlaceId) -> None:
+        manager = self._deployment.driver.manager
+        with self._lock:
+            wanted = {each for op in self._transforms for each in manager.coordinator.placement.instances(op)}
+            coming = {move.target for run in manager.coordinator.running.values() for move in run.plan.moves()}
+            if place in self.queries and place not in wanted | coming | self._expecting:
+                self._resting[place] = self.queries.pop(place)
+                self._resting[place].stop()
+
     def stop(self) -> None:
-        for query in self.queries.values():
+        for query in [*self.queries.values(), *self._resting.values()]:
             query.stop()
 
     def _checkpoint(self, place: PlaceId) -> Any:

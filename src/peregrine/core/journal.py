@@ -26,9 +26,11 @@ from peregrine.core.messages import (
     StopReplicas,
     Tick,
     Together,
+    WarmUp,
 )
 from peregrine.core.rows import Clock, Marker, Rows, StateRows
 from peregrine.errors import CorruptMarker
+from peregrine.types import PlaceId
 
 _PLAIN: dict[str, type[Any]] = {
     kind.__name__: kind
@@ -40,6 +42,7 @@ _plain = {name: msgspec.msgpack.Decoder(kind) for name, kind in _PLAIN.items()}
 _from_source = msgspec.msgpack.Decoder(tuple[str, list[tuple[int, bytes]]])
 _from_link = msgspec.msgpack.Decoder(tuple[str, int, list[bytes]])
 _together = msgspec.msgpack.Decoder(list[bytes])
+_warm_up = msgspec.msgpack.Decoder(tuple[str, bytes])
 _from_host = msgspec.msgpack.Decoder(tuple[str, str, int, list[tuple[bytes, bytes]]])
 
 
@@ -52,6 +55,8 @@ def encode(event: Event) -> bytes:
             body = (neighbour, first_seq, [wire.encode(item) for item in received])
         case FromHost(place, op, group, emissions):
             body = (place, op, group, [(e.offsets.tobytes(), wire.encode(e.item)) for e in emissions])
+        case WarmUp(place, rows):
+            body = (place, wire.encode(rows))
         case Together(events):
             return together([encode(each) for each in events])
         case _:
@@ -78,6 +83,9 @@ def decode(data: bytes) -> Event:
             case "FromHost":
                 place, op, group, emissions = _from_host.decode(body)
                 return FromHost(place, op, group, tuple(_emission(*e) for e in emissions))  # type: ignore[arg-type]
+            case "WarmUp":
+                warmed, rows = _warm_up.decode(body)
+                return WarmUp(PlaceId(warmed), _of(rows, Rows))
             case "Together":
                 events = tuple(decode(each) for each in _together.decode(body))
                 if any(isinstance(each, Together) for each in events):

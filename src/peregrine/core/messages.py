@@ -126,13 +126,21 @@ class StopReplicas:
 
 
 @dataclass(frozen=True, slots=True)
+class WarmUp:
+    """Rows that another place had, for a place here to practise on: it keeps nothing of them and emits nothing."""
+
+    place: PlaceId
+    rows: Rows
+
+
+@dataclass(frozen=True, slots=True)
 class Together:
     """Events that came at the same time, in one record of the journal: their small batches are routed as one."""
 
     events: "tuple[Single, ...]"
 
 
-Command = SetOwner | Begin | Abort | Query | KeepReplicas | StopReplicas
+Command = SetOwner | Begin | Abort | Query | KeepReplicas | StopReplicas | WarmUp
 Single = FromSource | FromLink | FromHost | Committed | ChunksHere | Attach | Tick | Command
 Event = Single | Together
 

@@ -41,6 +41,8 @@ class Kept:
         if self.touched is self.keys:
             return
         match entry:
+            case Rows(sample=True):
+                pass
             case Rows():
                 mine = entry.batch.column(0).filter(self.keys.contains(entry.hashes))
                 self.named.update(mine.to_pylist())

@@ -42,6 +42,7 @@ from peregrine.core.messages import (
     Stray,
     Tick,
     Together,
+    WarmUp,
 )
 from peregrine.core.migrate import Role
 from peregrine.core.replication import NOTHING_MOVED, StateMoved
@@ -158,6 +159,8 @@ class Router:
                 self.legs.replicating.keep(event)
             case StopReplicas(op, keys, source, target):
                 self.legs.replicating.stop(op, keys, source, target)
+            case WarmUp(place, rows):
+                self.append(place, replace(rows, sample=True))
             case Begin(migration):
                 self.legs.begin(migration)
             case Abort(migration):

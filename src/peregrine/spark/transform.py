@@ -166,6 +166,7 @@ class TransformQuery:
 
     def restart(self) -> None:
         self.query = start(self._session(), self._config)
+        self._stopped = False
 
     def stop(self) -> None:
         self._stopped = True

@@ -48,7 +48,8 @@ class Batch:
         for offset, entry in in_order(entries_of(slices)):
             if isinstance(entry, Part):
                 last = entry.offsets[-1]
-                items += self._outputs(entry) if not (entry.muted or entry.sample) else []
+                outputs = list(self._outputs(entry)) if not entry.muted else []
+                items += outputs if not entry.sample else []  # it has run, which is what warms it up
             else:
                 last = offset
                 items += [emission.item for emission in apply(_NOTHING, b"", [(offset, entry)])[0]]
