@@ -47,9 +47,21 @@ def rule(verdict: Verdict) -> Checked:
     return Checked(Rule(name="50 times less", kind="ratio", at_least=50), verdict, 812.0, "812 / 1")
 
 
-def test_the_report_has_the_figures_the_papers_words_and_the_machine(tmp_path: Path) -> None:
-    made = definition(tmp_path)
-    page = report.write(tmp_path / "report", "quick", {"made": made}, analysed(), [rule(Verdict.PASS)]).read_text()
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Of a report on one experiment that was run and one that was not: pictures take seconds."""
+    home = tmp_path_factory.mktemp("made")
+    made = {"made": definition(home), "other": definition(home, name="other")}
+    return report.write(home / "report", "quick", made, analysed(), [rule(Verdict.PASS)]).parent
+
+
+@pytest.fixture
+def page(folder: Path) -> str:
+    (found,) = folder.glob("*.html")
+    return found.read_text()
+
+
+def test_the_report_has_the_figures_the_papers_words_and_the_machine(page: str) -> None:
     for told in ("abacus", "50 times less", "812", "7,123", "140x", "tens of seconds", "10,000 – 99,000", "lost 4"):
         assert told in page, told
     assert "What &lt;happens&gt; &amp; why." in page
@@ -57,19 +69,15 @@ def test_the_report_has_the_figures_the_papers_words_and_the_machine(tmp_path: P
     assert page.index("What must hold") < page.index("made: Round trip")
 
 
-def test_the_report_needs_nothing_else(tmp_path: Path) -> None:
-    made = definition(tmp_path)
-    page = report.write(tmp_path / "report", "quick", {"made": made}, analysed(), []).read_text()
+def test_the_report_needs_nothing_else(page: str, folder: Path) -> None:
     assert not re.search(r"<(script|link|img|iframe)|@import|url\(\s*[\"']?http", page)
     assert "<!DOCTYPE svg" not in page and "<?xml" not in page
-    pictures = sorted(path.name for path in (tmp_path / "report").glob("*.png"))
+    pictures = sorted(path.name for path in folder.glob("*.png"))
     assert pictures == ["made-jitter_ms.png", "made-latency.png"]
-    assert all((tmp_path / "report" / name).read_bytes().startswith(b"\x89PNG") for name in pictures)
+    assert all((folder / name).read_bytes().startswith(b"\x89PNG") for name in pictures)
 
 
-def test_an_experiment_that_was_not_run_is_said_to_be(tmp_path: Path) -> None:
-    made = {"made": definition(tmp_path), "other": definition(tmp_path, name="other")}
-    page = report.write(tmp_path / "report", "quick", made, analysed(), []).read_text()
+def test_an_experiment_that_was_not_run_is_said_to_be(page: str) -> None:
     assert "not run" in page[page.index("<h2>other") :]
 
 
