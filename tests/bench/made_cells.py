@@ -71,6 +71,4 @@ def measured(cell, jitter_ms: float = 50.0, disruption_ms: float = 0.0, proof: P
         phases_ms={"begin": 5.0, "state": 40.0},
     )
     outputs = Outputs(np.array([900.0, 1010.0, 1020.0, 1250.0]), np.array([100.0, 90.0, 110.0, 100.0 + jitter_ms]))
-    return Measured(
-        cell, cost, outputs, key_freeze_ms=80.0, trigger_ms=60.0, bytes_on_links=34, proof=proof, seconds=1.5
-    )
+    return Measured(cell, cost, outputs, trigger_ms=60.0, bytes_on_links=34, proof=proof, seconds=1.5)

@@ -23,7 +23,9 @@ def test_every_experiment_stands_for_cells_that_differ(name: str) -> None:
 def test_every_experiment_says_what_it_shows_and_what_the_paper_has(name: str) -> None:
     found = ALL[name]
     assert found.shows and found.expect
-    assert found.figure.startswith(("Falcon, ", "Spacker, ", "Survey, ", "Peregrine's own: ", "no paper: "))
+    assert found.figure.startswith(
+        ("Falcon, ", "Spacker, ", "Shepherd, ", "Survey, ", "Peregrine's own: ", "no paper: ")
+    )
 
 
 def test_the_quick_size_is_part_of_what_is_shown_of_the_papers() -> None:

@@ -34,7 +34,6 @@ RATIOS = """
            one.disruption_ms / greatest(live.disruption_ms, 1) AS disruption_ms,
            one.felt_jitter_ms / live.felt_jitter_ms AS jitter_ms,
            one.freeze_ms / live.freeze_ms AS freeze_ms,
-           one.key_freeze_ms / live.key_freeze_ms AS key_freeze_ms,
            one.duration_ms / live.duration_ms AS duration_ms,
            one.bytes_on_links / live.bytes_on_links AS bytes_on_links
     FROM cells one JOIN cells live ON one.experiment = live.experiment AND one.x = live.x AND live.variant = 'live'

@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 
 from peregrine import App
-from peregrine.bench.engine import hoard
+from peregrine.bench.engine import hoard, scores
 from peregrine.errors import ConfigurationError
 from peregrine.workloads import key_count, linear_road, nexmark, stock, tm
 from peregrine.workloads.generate import key_count as touches_of
@@ -148,6 +148,9 @@ APPLICATIONS: Mapping[str, Application] = {
         said="windows by count that keep their tuples",
         renewed_by="visits",
         key_bytes=lambda parameters: int(parameters["last"]) * int(parameters["tuple_bytes"]),
+    ),
+    "scores": Application(
+        scores.scores, scores.texts, ("texts",), ("score",), felt=False, said="texts, scored by a DataFrame operator"
     ),
     "auctions": Application(
         hoard.auctions,

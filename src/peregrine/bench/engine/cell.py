@@ -36,7 +36,6 @@ log = logging.getLogger(__name__)
 CLOUD = SiteId("cloud")
 PATIENCE_S = 180.0
 IN_VAIN_S = 20.0  # for a deployment in which something failed
-FEW_KEYS = 32
 REPLICAS_S = 1.5
 REPLICA_BYTES_PER_S = 25e6  # that are made and sent, about
 AGAIN_S = 0.3  # between a move back and the next calm
@@ -110,22 +109,11 @@ class _Found:
             self.cell,
             cost,
             seen,
-            self._key_freeze_ms(watch, cost.ended_ms) if felt else None,
             self.trigger_ms,
             on_links,
             proof,
             self.forecast,
             seconds,
-        )
-
-    def _key_freeze_ms(self, watch: Watch, ended_ms: float) -> float | None:
-        """Keys go on one by one, as their state comes: all of them are silent for less long than the last of them."""
-        keys = _named(watch, self.moved)
-        if len(keys) > FEW_KEYS:
-            return None
-        every = (watch.outputs({key}).emitted_ms for key in keys)
-        return max(
-            measure.freeze_ms(emitted_ms, self.requested_ms, min(ended_ms, self.until_ms)) for emitted_ms in every
         )
 
     def cost(self, watch: Watch, felt: bool) -> tuple[measure.Cost, measure.Outputs]:

@@ -35,15 +35,17 @@ MEASURES = {
     "jitter_ms": "peak latency jitter (ms)",
     "jitter_p99_ms": "99th percentile of jitter (ms)",
     "freeze_ms": "freeze (ms)",
-    "key_freeze_ms": "freeze of the key that waited longest (ms)",
     "duration_ms": "reconfiguration duration (ms)",
     "state_movement_ms": "state movement (ms)",
     "bytes_moved": "bytes moved by the plan",
     "bytes_on_links": "bytes of state on links, calm included",
     "trigger_ms": "time of a batch before the plan (ms)",
     "max_rows_per_s": "rows/s at saturation",
+    "dip": "dip of the throughput (share)",
 }
 BY_STRATEGY = "by-strategy"
+DRIVES = ("drive", "pass", "ping-pong")
+BEGINNINGS = ("warm", "cold")
 CASE = "case"
 _BYTES = ("bytes", "KB", "MB", "GB", "TB")
 # Replicas cost what comes next something; a restart leaves Spark cold.
@@ -69,6 +71,7 @@ class Setting(_Struct, frozen=True):
     rows_per_s: Count = 1500
     preload_rows: int = 0  # as fast as they are taken, before the clock starts: so that keys have state
     edges: Count = 1
+    levels: Annotated[int, msgspec.Meta(ge=2, le=4)] = 2  # of sites, where a car drives
     devices: Count | None = None  # at the last edges, one at each; else at all of them
     round_trip_ms: Annotated[float, msgspec.Meta(ge=0)] = 80
     bandwidth_mbps: Positive = 1000
@@ -137,7 +140,9 @@ class Definition(_Struct, frozen=True):
     sweep: Sweep
     quick: Size
     full: Size
-    kind: Literal["mechanisms", "peers"] = "mechanisms"  # peers: other systems too; variants name their runs instead
+    # peers: other systems too; roaming: a car drives; warming: a DataFrame operator moves. Variants then name runs, how
+    # it drives, or how it begins, instead of mechanisms.
+    kind: Literal["mechanisms", "peers", "roaming", "warming"] = "mechanisms"
     base: dict[str, Any] = {}
     mechanisms: list[str] = []
     variants: list[Variant] = []
@@ -275,7 +280,9 @@ def _check(definition: Definition, file: str) -> None:
 
 
 def _ways(definition: Definition) -> list[str]:
-    return list(RUNS) if definition.kind == "peers" else [*MECHANISMS, BY_STRATEGY]
+    return {"peers": list(RUNS), "roaming": list(DRIVES), "warming": list(BEGINNINGS)}.get(
+        definition.kind, [*MECHANISMS, BY_STRATEGY]
+    )
 
 
 def _check_names(kind: str, names: Sequence[str], known: list[str], file: str) -> None:

@@ -29,7 +29,6 @@ class Measured:
     cell: Cell
     cost: measure.Cost | None = None
     outputs: measure.Outputs | None = None  # from the calm on
-    key_freeze_ms: float | None = None  # None: too many keys to tell
     trigger_ms: float | None = None
     bytes_on_links: int | None = None  # from the calm on, until it had settled
     proof: Proof | None = None
@@ -40,3 +39,4 @@ class Measured:
     skipped: bool = False  # what it needs is not here: it runs when it is
     calm: measure.Steady | None = None  # where there is no cost that tells it
     max_rows_per_s: float | None = None  # of a run at saturation
+    dip: float | None = None  # the share by which fewer results came, for a while

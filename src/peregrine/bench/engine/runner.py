@@ -115,6 +115,14 @@ def _finder(definition: Definition) -> Find:
         from peregrine.bench.peers.run import find
 
         return find
+    if definition.kind == "roaming":
+        from peregrine.bench.engine import roaming
+
+        return roaming.find
+    if definition.kind == "warming":
+        from peregrine.bench.engine import warming
+
+        return warming.find
     return on_spark
 
 

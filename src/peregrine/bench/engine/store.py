@@ -33,13 +33,13 @@ SUMMARY = pa.schema(
         "x": _number,
         "repetition": _whole,
         **dict.fromkeys(("steady_mean_ms", "steady_sigma_ms", "steady_p99_ms", "trigger_ms"), _number),
-        **dict.fromkeys(("disruption_ms", "jitter_ms", "jitter_p99_ms", "freeze_ms", "key_freeze_ms"), _number),
+        **dict.fromkeys(("disruption_ms", "jitter_ms", "jitter_p99_ms", "freeze_ms"), _number),
         **dict.fromkeys(("duration_ms", "state_movement_ms"), _number),
         **dict.fromkeys(("bytes_moved", "bytes_on_links"), _whole),
         "phases_ms": pa.map_(_text, _number),
         **dict.fromkeys(("predicted_duration_ms", "predicted_bytes", "predicted_pause_ms", "pause_ms"), _number),
         "lessons": _whole,
-        "max_rows_per_s": _number,
+        **dict.fromkeys(("max_rows_per_s", "dip"), _number),
         **dict.fromkeys(("rows_in", "rows_out", "lost", "repeated", "out_of_order"), _whole),
         **dict.fromkeys(("states", "states_that_differ"), _whole),
         "trouble": _text,  # why there are no figures; empty if there are
@@ -113,12 +113,12 @@ class Store:
             "machine": msgspec.json.encode(machine).decode(),
             "bytes_on_links": measured.bytes_on_links,
             "max_rows_per_s": measured.max_rows_per_s,
+            "dip": measured.dip,
         }
         if (calm := measured.calm if cost is None else cost.calm) is not None:
             found |= {"steady_mean_ms": calm.mean_ms, "steady_sigma_ms": calm.sigma_ms, "steady_p99_ms": calm.p99_ms}
         if cost is not None:
             found |= {"trigger_ms": measured.trigger_ms, **cost_as_dict(cost)}
-            found["key_freeze_ms"] = measured.key_freeze_ms
             found["phases_ms"] = list(cost.phases_ms.items())
         if (forecast := measured.forecast) is not None:
             found |= {"predicted_duration_ms": forecast.duration_ms, "predicted_bytes": forecast.bytes_moved}

@@ -1,0 +1,118 @@
+"""Cells in which a car drives from edge to edge and its key comes after it (Falcon III-F).
+
+`drive`: at every edge it stays until its key has come. `pass`: it stays at the last one only, so the key waits above
+them. `ping-pong`: it goes to and fro between two edges before its key could follow, and at last stays at the second.
+What is measured is what the results of the car feel from the first hand-over to the last: the worst of all hand-overs.
+"""
+
+import time
+from collections.abc import Iterator
+from functools import partial
+from math import ceil
+
+from peregrine import Link, Topology, measure
+from peregrine.bench.engine import traffic as links
+from peregrine.bench.engine.definition import Cell, Setting
+from peregrine.bench.engine.measured import Measured
+from peregrine.bench.spark import stream
+from peregrine.control.local import local
+from peregrine.control.traffic import Traffic, proved, watched
+from peregrine.control.watch import Watch
+from peregrine.core.keyspace import KeySet
+from peregrine.errors import PeregrineError
+from peregrine.types import PlaceId, SiteId
+from peregrine.workloads import tm
+
+CLOUD = SiteId("cloud")
+CARS, DRIVER = 10, "car0"
+DWELL_MS = 2000
+PASSING_S = DWELL_MS / 1000 / 2  # at an edge at which it does not stay
+TURNS = 6  # of a ping-pong
+SITES_ABOVE = 4  # a site between cloud and edges has at most so many below it
+HEAT_S = 6.0
+
+
+def find(group: list[Cell], first: bool) -> list[Measured]:
+    if first:
+        stream.heat(HEAT_S)
+    return [_found(cell) for cell in group]
+
+
+def _found(cell: Cell) -> Measured:
+    began_s = time.monotonic()
+    try:
+        return _driven(cell, began_s)
+    except PeregrineError as error:
+        return Measured(cell, trouble=error.what, failed=True)
+
+
+def _driven(cell: Cell, began_s: float) -> Measured:
+    setting = cell.setting
+    edges = [SiteId(f"edge{nth}") for nth in range(1, setting.edges + 1)]
+    homes = {car: edges[nth % len(edges)] for nth, car in enumerate(tm.vehicles(CARS))}
+    specs, operators = tm.specs(), tm.operators()
+    initial = [(tm.MOV_AVG, KeySet.of_keys(tm.GROUPS, [car]), PlaceId(edge)) for car, edge in homes.items()]
+    watch = Watch(homes)
+    tree = topology(edges, setting)
+    with local(
+        tree, specs, operators, initial, dwell_ms=DWELL_MS, watch=watch.on_news, keep_journal=True
+    ) as deployment:
+        cars = Traffic(deployment, homes, setting.rows_per_s, watch)
+        with watched(deployment, watch):
+            cars.first_results()
+            cars.flow(setting.warm_s)
+            calm_ms, begin = watch.now_ms(), links.positions(deployment)
+            cars.flow(setting.calm_s)
+            trigger_ms = stream.trigger_ms(deployment.host.query, calm_ms)
+            requested_ms = watch.now_ms()
+            for edge, stays in stops(setting.mechanism, edges):
+                cars.devices[DRIVER].move(edge)
+                if stays:
+                    cars.flow_until(partial(_owns, watch, edge), f"the key of {DRIVER} is at {edge}")
+                else:
+                    cars.flow(PASSING_S)
+            ended_ms = watch.now_ms()
+            cars.flow(setting.settle_s)
+            until_ms, end = watch.now_ms(), links.positions(deployment)
+            proof = proved(deployment, cars, specs, operators, watch)
+            (on_links,) = links.state_bytes(deployment, [(begin, end)])
+    outputs = watch.outputs({DRIVER})
+    calm = outputs.between(calm_ms, requested_ms)
+    steady = measure.steady(calm.emitted_ms, calm.latency_ms, float("inf"))
+    return Measured(
+        cell,
+        measure.cost_of_results(setting.mechanism, outputs, steady, requested_ms, ended_ms, until_ms),
+        outputs.between(calm_ms, until_ms),
+        trigger_ms=trigger_ms,
+        bytes_on_links=on_links,
+        proof=proof,
+        seconds=time.monotonic() - began_s,
+    )
+
+
+def _owns(watch: Watch, edge: SiteId) -> bool:
+    return watch.owners[DRIVER] == edge
+
+
+def stops(way: str, edges: list[SiteId]) -> Iterator[tuple[SiteId, bool]]:
+    """Where the car goes from the first edge on, and whether it stays there until its key has come."""
+    match way:
+        case "drive":
+            yield from ((edge, True) for edge in edges[1:])
+        case "pass":
+            yield from ((edge, edge == edges[-1]) for edge in edges[1:])
+        case _:
+            yield from ((edges[(turn + 1) % 2], turn == TURNS) for turn in range(TURNS + 1))
+
+
+def topology(edges: list[SiteId], setting: Setting) -> Topology:
+    """Of so many levels; the way from an edge to the cloud is as long whatever lies on it."""
+    between = setting.levels - 2
+    link = Link(setting.round_trip_ms / 2 / (between + 1), setting.bandwidth_mbps)
+    parents: dict[SiteId, tuple[SiteId, Link]] = {}
+    below = edges
+    for level in range(between):
+        above = [SiteId(f"region{level}-{nth}") for nth in range(1, ceil(len(below) / SITES_ABOVE) + 1)]
+        parents |= {site: (above[nth // SITES_ABOVE], link) for nth, site in enumerate(below)}
+        below = above
+    return Topology.tree(CLOUD, parents | dict.fromkeys(below, (CLOUD, link)))

@@ -1,0 +1,111 @@
+"""Cells in which a DataFrame operator moves: its new query is warm or cold when the first rows come (Shepherd VI-H)."""
+
+import time
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from peregrine import Link, Topology, measure, proof, run
+from peregrine.bench.engine.applications import APPLICATIONS
+from peregrine.bench.engine.definition import Cell
+from peregrine.bench.engine.flow import Feed, Flow, Sent
+from peregrine.bench.engine.measured import Measured
+from peregrine.bench.engine.scores import score_of
+from peregrine.bench.spark import stream
+from peregrine.bench.spark.stream import now_ms
+from peregrine.control.running import Running
+from peregrine.control.watch import Watch
+from peregrine.errors import PeregrineError
+from peregrine.types import SiteId
+
+CLOUD, EDGE = SiteId("cloud"), SiteId("edge1")
+HEAT_S = 6.0
+BIN_MS = 1000.0  # Shepherd's throughput is that of seconds
+
+
+def find(group: list[Cell], first: bool) -> list[Measured]:
+    if first:
+        stream.heat(HEAT_S)
+    return [_found(cell) for cell in group]
+
+
+def _found(cell: Cell) -> Measured:
+    began_s = time.monotonic()
+    try:
+        return _moved(cell, began_s)
+    except PeregrineError as error:
+        return Measured(cell, trouble=error.what, failed=True)
+
+
+def _moved(cell: Cell, began_s: float) -> Measured:
+    setting = cell.setting
+    application = APPLICATIONS[setting.app]
+    feed = Feed(application, setting)
+    link = Link(setting.round_trip_ms / 2, setting.bandwidth_mbps)
+    watch = Watch({})
+    app = application.app(feed.devices, setting.parameters)
+    tree = Topology.tree(CLOUD, {EDGE: (CLOUD, link)})
+    with run(app, topology=tree, warm_up=setting.mechanism == "warm", watch=watch.on_news) as running:
+        flow = Flow(running, feed, [EDGE])
+        flow.start(watch)
+        try:
+            flow.warm_up(setting.warm_s)
+            calm_ms = now_ms()
+            time.sleep(setting.calm_s)
+            # With all that comes before the switch: what happens in the background must not be felt either.
+            requested_ms = now_ms()
+            if running.move(application.operators[0], to=EDGE).outcome != "done":
+                raise PeregrineError("the operator has not moved", "see the routers' logs")
+            ended_ms = now_ms()
+            time.sleep(setting.settle_s)
+            until_ms = now_ms()
+            flow.stop()
+            running.finish()
+            found = _prove(flow.sent, running)
+        finally:
+            flow.close()
+    outputs = watch.outputs()
+    calm = outputs.between(calm_ms, requested_ms)
+    steady = measure.steady(calm.emitted_ms, calm.latency_ms, float("inf"))
+    return Measured(
+        cell,
+        measure.cost_of_results(setting.mechanism, outputs, steady, requested_ms, ended_ms, until_ms),
+        outputs.between(calm_ms, until_ms),
+        proof=found,
+        seconds=time.monotonic() - began_s,
+        dip=dip(outputs.emitted_ms, calm_ms, requested_ms, until_ms),
+    )
+
+
+def dip(emitted_ms: measure.Milliseconds, calm_ms: float, requested_ms: float, until_ms: float) -> float:
+    """The share by which fewer results came in the worst second than in the worst of the calm.
+
+    Results come in batches, so also in the calm not every second has as many.
+    """
+    calm, after = (_worst(emitted_ms, *span) for span in ((calm_ms, requested_ms), (requested_ms, until_ms)))
+    return max(1 - after / calm, 0.0) if calm else 0.0
+
+
+def _worst(emitted_ms: measure.Milliseconds, from_ms: float, to_ms: float) -> float:
+    bins = np.arange(from_ms, to_ms, BIN_MS)
+    return float(np.histogram(emitted_ms, bins)[0].min()) if len(bins) > 1 else 0.0
+
+
+def _prove(sent: list[Sent], running: Running) -> proof.Proof:
+    """Of each record one result, those of a key in order."""
+    got: proof.Lines = {}
+    for each in running.records("scores"):
+        got.setdefault(("scores", each.key, ""), []).append((each.n, _told(each.score)))
+    should: proof.Lines = {}
+    for _, _, record in sent:
+        should.setdefault(("scores", _key(record), ""), []).append((record["n"], _told(score_of(record["n"]))))
+    return proof.prove(len(sent), got, should, {}, {})
+
+
+def _key(record: Mapping[str, Any]) -> str:
+    return str(record["key"])
+
+
+def _told(score: float) -> bytes:
+    return f"{score:.6f}".encode()
