@@ -130,11 +130,11 @@ class DurableManager:
             self._apply(Fed(source, feeds))
 
     def step(self, event: ManagerEvent) -> list[CoordinatorEffect]:
-        """What follows from the event, which is durable. Raises a PlanError, and changes nothing, for a bad plan."""
+        """What follows from the event, which is durable. Raises a PlanError, and changes nothing, for a bad plan, which
+        is refused again when the journal is read.
+        """
         if isinstance(event, Tick) and self.machine.idle:
             return []  # nothing waits for the time: a quiet deployment writes nothing
-        if isinstance(event, Submit):
-            self.machine.coordinator.check(event.plan)
         self._write(event)
         effects = self._apply(event, told=True)
         if self._journal_bytes >= SNAPSHOT_BYTES:

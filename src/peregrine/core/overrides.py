@@ -9,6 +9,8 @@ RouteIds = npt.NDArray[np.int32]
 
 NO_ROUTE = -1
 _FEWEST_SLOTS = 32
+_SPREAD = 0x9E3779B97F4A7C15  # odd, and near 2**64 over the golden ratio (Knuth 6.4)
+_ALL_BITS = (1 << 64) - 1
 
 
 class Overrides:
@@ -31,8 +33,6 @@ class Overrides:
         self.ids: RouteIds = np.full(capacity, NO_ROUTE, dtype=np.int32)
         self.names = [""]
         self.slots: RouteIds = np.zeros(slot_count, dtype=np.int32)
-        # The home of a hash is given by its high bits. The low bits are those of its group: where overrides are in few
-        # groups, as after a move of some of a group's keys, they would all want the same few slots.
         self.shift = 64 - (slot_count.bit_length() - 1)
         self.live = 0
 
@@ -41,7 +41,7 @@ class Overrides:
         return self.ids.take(self._find(hashes))
 
     def lookup_one(self, key_hash: int) -> int:
-        at, last = key_hash >> self.shift, len(self.slots) - 1
+        at, last = (key_hash * _SPREAD & _ALL_BITS) >> self.shift, len(self.slots) - 1
         while (entry := self.slots[at]) and self.hashes[entry] != key_hash:
             at = (at + 1) & last
         return int(self.ids[entry])
@@ -79,7 +79,7 @@ class Overrides:
 
     def _find(self, hashes: Hashes) -> npt.NDArray[np.int32]:
         """The entry of each hash, 0 where there is none."""
-        at = (hashes >> np.uint64(self.shift)).view(np.int64)
+        at = self._home(hashes)
         entries = self.slots.take(at)
         wrong = (self.hashes.take(entries) != hashes) & (entries != 0)
         if not wrong.any():
@@ -93,6 +93,14 @@ class Overrides:
             wrong = (self.hashes.take(found) != hashes[astray]) & (found != 0)
             at, astray = at[wrong], astray[wrong]
         return entries
+
+    def _home(self, hashes: Hashes) -> npt.NDArray[np.int64]:
+        """The slot at which the search for a hash begins.
+
+        Neither by its low bits, which are those of its group, nor by its high bits, by which hosts keep their keys:
+        what moves together is often alike in one of them, and would want the same few slots.
+        """
+        return ((hashes * np.uint64(_SPREAD)) >> np.uint64(self.shift)).view(np.int64)
 
     def _set(self, entries: npt.NDArray[np.integer], ids: RouteIds) -> None:
         self.live += int(np.count_nonzero(ids >= 0)) - int(np.count_nonzero(self.ids[entries] >= 0))
@@ -110,7 +118,7 @@ class Overrides:
 
     def _place(self, entries: npt.NDArray[np.int32]) -> None:
         """Give new entries their slots: all try at once, and who finds a slot taken goes on to the next."""
-        at = (self.hashes[entries] >> np.uint64(self.shift)).view(np.int64)
+        at = self._home(self.hashes[entries])
         last = len(self.slots) - 1
         while len(entries):
             free = self.slots[at] == 0

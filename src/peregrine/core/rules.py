@@ -212,7 +212,10 @@ class _Rules:
         minus: dict[int, list[str]] = {}
         hashes, names = keys.plus_by_hash
         if names:
-            for name, route_id in zip(names, self.lookup(hashes).tolist(), strict=True):
+            ids_of = self.lookup(hashes)
+            if not keys.whole and (ids_of == ids_of[0]).all():
+                return [(int(ids_of[0]), keys)]
+            for name, route_id in zip(names, ids_of.tolist(), strict=True):
                 plus.setdefault(route_id, []).append(name)
         if keys.whole:
             by_group: list[int] = self.by_group.tolist()
