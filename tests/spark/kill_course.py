@@ -19,7 +19,7 @@ from peregrine.control.hosts import ONE_SESSION
 from peregrine.errors import ConfigurationError
 
 RUNNER = Path(__file__).parent / "kill_runner.py"
-PATIENCE_S = 180.0  # with a machine that does other things as well
+PATIENCE_S = 360.0  # more than the runner has
 READER = "python_streaming_source_runner"
 JVM = "org.apache.spark.deploy.SparkSubmit"
 

@@ -42,7 +42,7 @@ MOVING = CARS[:3]  # those at edge1: their keys can live there or above
 ROAMER = CARS[-1]  # drives from edge to edge, and its key follows it
 DWELL_MS = 300
 ROWS_PER_S = 120.0
-PATIENCE_S = 120.0
+PATIENCE_S = 300.0  # a Spark application for each site: three take minutes to come back on a busy machine
 _mouth = threading.Lock()
 
 

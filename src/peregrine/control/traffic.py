@@ -14,6 +14,7 @@ from peregrine.core.coordinator import plan_of
 from peregrine.core.keyspace import KeySet
 from peregrine.core.migrate import Migration
 from peregrine.core.operator import Operator, OpSpec
+from peregrine.core.placement import Initial
 from peregrine.core.rows import UNCHAINED, Row
 from peregrine.errors import PeregrineError
 from peregrine.net.device import Device
@@ -100,6 +101,7 @@ def proved(
     specs: Mapping[OpId, OpSpec],
     operators: Mapping[OpId, Operator],
     watch: Watch,
+    initial: Initial = (),
 ) -> proof.Proof:
     """Waits until all rows are through. Against a run in which nothing moved."""
     should, should_states = proof.expected(specs, operators, {tm.MOV_AVG: traffic.sent})
@@ -107,7 +109,7 @@ def proved(
     watch.say("comparing results and states with a run in which nothing moved")
     states = proof.values(deployment.states())
     found = proof.prove(len(traffic.sent), deployment.result_lines(), should, states, should_states)
-    return replace(found, violations=tuple(audit_deployment(deployment)))
+    return replace(found, violations=tuple(audit_deployment(deployment, initial)))
 
 
 def _drain(deployment: Deployment, traffic: Traffic, results: int, watch: Watch) -> None:

@@ -74,7 +74,7 @@ def _driven(cell: Cell, began_s: float) -> Measured:
             ended_ms = watch.now_ms()
             cars.flow(setting.settle_s)
             until_ms, end = watch.now_ms(), links.positions(deployment)
-            proof = proved(deployment, cars, specs, operators, watch)
+            proof = proved(deployment, cars, specs, operators, watch, initial)
             (on_links,) = links.state_bytes(deployment, [(begin, end)])
     outputs = watch.outputs({DRIVER})
     calm = outputs.between(calm_ms, requested_ms)
