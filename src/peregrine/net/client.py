@@ -5,30 +5,21 @@ router recognises repeats. A client holds settings only: it can be pickled, and 
 after an error. Threads may share one.
 """
 
-import threading
 from collections.abc import Iterator, Mapping, Sequence
-from urllib.parse import quote
 
 import msgspec
 import pyarrow as pa
-import pyarrow.flight as flight
 
 from peregrine.core import journal
 from peregrine.core.messages import FromSource, Single
 from peregrine.errors import PeregrineError
 from peregrine.net import protocol
-from peregrine.net.faults import Told, as_it_was, told_by_the_router
+from peregrine.net.connection import Connection
+from peregrine.net.faults import Told, as_it_was
 from peregrine.net.protocol import Neighbour, News, Status, Ticket
-from peregrine.net.tls import client_options, where
 from peregrine.types import PlaceId, SiteId
 
 CALL_S = 30.0
-_OPTIONS = [  # a router that was restarted is found again at once, not after gRPC's own back-off
-    ("grpc.initial_reconnect_backoff_ms", 50),
-    ("grpc.max_reconnect_backoff_ms", 500),
-    ("grpc.enable_http_proxy", 0),
-]
-
 _answers = msgspec.msgpack.Decoder(list[tuple[int | None, Told | None]])
 
 
@@ -41,8 +32,7 @@ class RouterClient:
         self.site = site
         self._token = token
         self._timeout_s = timeout_s
-        self._lock = threading.Lock()
-        self._connection: flight.FlightClient | None = None
+        self._connection = Connection("router", address, token, timeout_s, site)
 
     # --- handing over ---
 
@@ -97,10 +87,7 @@ class RouterClient:
 
     def chunks(self, origin: SiteId, names: Sequence[bytes]) -> Iterator[bytes]:
         """Chunks of the store of a site, in this order, as they come; the router asks for them where it must."""
-        with told_by_the_router(where(self.address)):
-            call = (protocol.CHUNKS, protocol.encode((origin, list(names))))
-            for result in self._connected().do_action(call, self._options()):
-                yield bytes(result.body.to_pybytes())
+        return self._connection.act_in_parts(protocol.CHUNKS, protocol.encode((origin, list(names))))
 
     def news(self, after: int = 0, wait_s: float = protocol.NEWS_WAIT_S) -> tuple[int, list[News]]:
         """What the router has to tell its manager since index `after`; waits a little when there is nothing.
@@ -113,10 +100,7 @@ class RouterClient:
         return msgspec.msgpack.decode(self._act(protocol.STATUS, b""), type=Status)
 
     def close(self) -> None:
-        with self._lock:
-            connection, self._connection = self._connection, None
-        if connection is not None:
-            connection.close()
+        self._connection.close()
 
     def __enter__(self) -> "RouterClient":
         return self
@@ -133,25 +117,8 @@ class RouterClient:
     # --- calls ---
 
     def _act(self, name: str, body: bytes) -> bytes:
-        with told_by_the_router(where(self.address)):
-            results = list(self._connected().do_action((name, body), self._options()))
-        return bytes(results[0].body.to_pybytes()) if results else b""
+        return self._connection.act(name, body)
 
     def _get(self, ticket: Ticket) -> tuple[pa.Table, int]:
-        with told_by_the_router(where(self.address)):
-            reader = self._connected().do_get(flight.Ticket(protocol.encode(ticket)), self._options())
-            table = reader.read_all()
+        table = self._connection.get(protocol.encode(ticket))
         return table, protocol.next_of(table.schema)
-
-    def _options(self) -> flight.FlightCallOptions:
-        headers = [(b"authorization", f"Bearer {self._token}".encode())]
-        if self.site is not None:
-            headers.append((protocol.SITE.encode(), quote(self.site).encode()))
-        return flight.FlightCallOptions(timeout=self._timeout_s, headers=headers)
-
-    def _connected(self) -> flight.FlightClient:
-        with self._lock:
-            if self._connection is None:
-                location, tls = client_options(self.address)
-                self._connection = flight.FlightClient(location, generic_options=_OPTIONS, **tls)
-            return self._connection

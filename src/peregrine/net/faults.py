@@ -31,27 +31,23 @@ def told_to_the_client() -> Iterator[None]:
 
 
 @contextmanager
-def told_by_the_router(address: str) -> Iterator[None]:
+def told_by(whom: str) -> Iterator[None]:
     """On the client's side: whatever goes wrong inside becomes an error of ours."""
     try:
         yield
     except flight.FlightUnauthenticatedError as error:
-        raise Unauthorized(
-            f"the router at {address} does not know this token", "use the token file of this router"
-        ) from error
+        raise Unauthorized(f"{whom} does not know this token", "use the token file of its deployment") from error
     except flight.FlightUnavailableError as error:
         if str(error).startswith(BUSY):
-            raise Busy(
-                f"the router at {address} accepts no rows now", "wait a little and send the same again"
-            ) from error
-        raise _unreachable(address, error) from error
+            raise Busy(f"{whom} accepts no rows now", "wait a little and send the same again") from error
+        raise _unreachable(whom, error) from error
     except (flight.FlightTimedOutError, flight.FlightCancelledError) as error:
-        raise _unreachable(address, error) from error
+        raise _unreachable(whom, error) from error
     except flight.FlightServerError as error:
-        raise _as_it_was(address, error) from error
+        raise _as_it_was(whom, error) from error
     except (flight.FlightError, pa.ArrowException, OSError) as error:
         raise TransportError(
-            f"the router at {address}: {_first_line(error)}", "its log tells more; restart it from its directory"
+            f"{whom}: {_first_line(error)}", "its log tells more; restart it from its directory"
         ) from error
 
 
@@ -59,11 +55,11 @@ def told(error: PeregrineError) -> Told:
     return [kind.__name__ for kind in type(error).__mro__], error.what, error.remedy
 
 
-def _as_it_was(address: str, error: flight.FlightServerError) -> PeregrineError:
+def _as_it_was(whom: str, error: flight.FlightServerError) -> PeregrineError:
     try:
         return as_it_was(_decoder.decode(error.extra_info or b""))
     except msgspec.DecodeError:
-        return TransportError(f"the router at {address}: {_first_line(error)}", "its log tells more")
+        return TransportError(f"{whom}: {_first_line(error)}", "its log tells more")
 
 
 def as_it_was(told: Told) -> PeregrineError:
@@ -77,23 +73,23 @@ def as_it_was(told: Told) -> PeregrineError:
     return ProtocolError(what, remedy)
 
 
-def _unreachable(address: str, error: Exception) -> TransportError:
+def _unreachable(whom: str, error: Exception) -> TransportError:
     said = str(error)
     if "certificate verify failed" in said:
         return Unauthorized(
-            f"the router at {address} has a certificate that the given CA has not signed: {_first_line(error)}",
+            f"{whom} has a certificate that the given CA has not signed: {_first_line(error)}",
             "name the CA of this router's deployment (ca=)",
         )
     if "wrong version number" in said:
-        return Unauthorized(f"the router at {address} speaks no TLS", "leave out ca= in its address")
+        return Unauthorized(f"{whom} speaks no TLS", "leave out ca= in its address")
     if "Socket closed" in said and "failed to connect" in said:
         return Unreachable(
-            f"the router at {address} hung up before a word was said: {_first_line(error)}",
+            f"{whom} hung up before a word was said: {_first_line(error)}",
             "if it speaks TLS, say whom to trust in its address (ca=), and who you are if it asks (cert=, key=); "
             "otherwise try again",
         )
     return Unreachable(
-        f"the router at {address} does not answer: {_first_line(error)}",
+        f"{whom} does not answer: {_first_line(error)}",
         "see that its process runs; then send again, what it has seen it recognises",
     )
 

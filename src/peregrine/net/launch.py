@@ -1,4 +1,4 @@
-"""Router processes, started and watched by whoever needs them: the embedded deployment, tests, benchmarks."""
+"""Processes with a listener, started and watched by whoever needs them: the embedded deployment, tests, benchmarks."""
 
 import json
 import select
@@ -43,36 +43,21 @@ def last_words(log_file: Path) -> str:
     return log_file.read_text(errors="replace")[-2000:]
 
 
-class RouterProcess:
-    """It ends with the process that made it, however that ends: its standard input is a pipe from here."""
+class Child:
+    """A process with a listener (serving.py), ready. It ends with the process that made it, however that ends: its
+    standard input is a pipe from here.
+    """
 
-    def __init__(self, settings: RouterSettings, settings_file: Path, log_file: Path) -> None:
-        self.settings = settings
-        self._settings_file = settings_file
-        self._log_file = log_file
-        settings.save(settings_file)
-        self._start()
-
-    def _start(self) -> None:
-        self._process = start_child("peregrine.net.router_process", self._settings_file, self._log_file)
+    def __init__(self, who: str, module: str, config: Path, log_file: Path) -> None:
+        self._process = start_child(module, config, log_file)
         try:
-            self.port = self._wait_ready()
+            line = next_line(self._process, START_S)
+            if not line:
+                raise Unreachable(f"{who} did not start", f"see {log_file}:\n{last_words(log_file)}")
+            self.port = int(json.loads(line)["port"])
         except BaseException:
             self.kill()
             raise
-        self.address = self.settings.reach(f"{HERE}:{self.port}")
-
-    def _wait_ready(self) -> int:
-        line = next_line(self._process, START_S)
-        if not line:
-            raise Unreachable(
-                f"the router of {self.settings.site} did not start",
-                f"see {self._log_file}:\n{last_words(self._log_file)}",
-            )
-        return int(json.loads(line)["port"])
-
-    def client(self, timeout_s: float = 30.0) -> RouterClient:
-        return RouterClient(self.address, read_token(Path(self.settings.token_file)), timeout_s, self.settings.site)
 
     @property
     def pid(self) -> int:
@@ -83,7 +68,6 @@ class RouterProcess:
         return self._process.poll() is None
 
     def stop(self) -> None:
-        """Orderly; everything is on the disk afterwards."""
         self._process.terminate()
         try:
             self._process.wait(STOP_S)
@@ -92,18 +76,51 @@ class RouterProcess:
         self._reap()
 
     def kill(self) -> None:
-        """As a crash would."""
         self._process.kill()
         self._reap()
-
-    def restart(self) -> None:
-        """From its directory, with the same settings; at the same port, unless somebody else has it by now."""
-        if self.alive:
-            self.stop()
-        self._start()
 
     def _reap(self) -> None:
         self._process.wait()
         for pipe in (self._process.stdin, self._process.stdout):
             if pipe is not None:
                 pipe.close()
+
+
+class RouterProcess:
+    def __init__(self, settings: RouterSettings, settings_file: Path, log_file: Path) -> None:
+        self.settings = settings
+        self._settings_file = settings_file
+        self._log_file = log_file
+        settings.save(settings_file)
+        self._start()
+
+    def _start(self) -> None:
+        who = f"the router of {self.settings.site}"
+        self._child = Child(who, "peregrine.net.router_process", self._settings_file, self._log_file)
+        self.port = self._child.port
+        self.address = self.settings.reach(f"{HERE}:{self.port}")
+
+    def client(self, timeout_s: float = 30.0) -> RouterClient:
+        return RouterClient(self.address, read_token(Path(self.settings.token_file)), timeout_s, self.settings.site)
+
+    @property
+    def pid(self) -> int:
+        return self._child.pid
+
+    @property
+    def alive(self) -> bool:
+        return self._child.alive
+
+    def stop(self) -> None:
+        """Orderly; everything is on the disk afterwards."""
+        self._child.stop()
+
+    def kill(self) -> None:
+        """As a crash would."""
+        self._child.kill()
+
+    def restart(self) -> None:
+        """From its directory, with the same settings; at the same port, unless somebody else has it by now."""
+        if self.alive:
+            self.stop()
+        self._start()

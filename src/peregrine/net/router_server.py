@@ -4,13 +4,11 @@ Calls only translate: everything that changes anything goes through the stepper.
 server listens on this machine only, with TLS if its settings name certificates.
 """
 
-import hmac
 import logging
 import os
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
-from urllib.parse import unquote
 
 import msgspec
 import numpy as np
@@ -28,6 +26,7 @@ from peregrine.net import protocol
 from peregrine.net.addresses import HERE, Addresses
 from peregrine.net.admission import admit, known_neighbour
 from peregrine.net.chunk_service import ChunkService
+from peregrine.net.door import Door
 from peregrine.net.faults import Told, told, told_to_the_client
 from peregrine.net.link import LinkThread
 from peregrine.net.protocol import Neighbour, Status, Ticket
@@ -249,23 +248,6 @@ class RouterServer(flight.FlightServerBase):  # type: ignore[misc]
         schema = protocol.with_next(protocol.DEAD_SCHEMA, found[-1][0] + 1 if found else asked.position)
         columns: list[Any] = list(zip(*found, strict=True)) if found else [[], [], []]
         return pa.table([pa.array(column, field.type) for column, field in zip(columns, schema, strict=True)], schema)
-
-
-class Door(flight.ServerMiddlewareFactory):  # type: ignore[misc]
-    """Lets in who has the token, and is at the right door: after restarts an address may be another router's."""
-
-    def __init__(self, token: str, site: SiteId) -> None:
-        super().__init__()
-        self._expected = f"Bearer {token}".encode()
-        self._site = site
-
-    def start_call(self, info: Any, headers: dict[str, list[str]]) -> None:
-        said = {name.lower(): values for name, values in headers.items()}
-        given = said.get("authorization", [])
-        if len(given) != 1 or not hmac.compare_digest(str(given[0]).encode(), self._expected):
-            raise flight.FlightUnauthenticatedError("a call without the token of this router")
-        if any(unquote(site) != self._site for site in said.get(protocol.SITE, [])):
-            raise flight.FlightUnavailableError(f"the router of {self._site} listens there now")
 
 
 _ACTIONS = [

@@ -11,7 +11,7 @@ import secrets
 import stat
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -23,6 +23,8 @@ from peregrine.log.record_log import Fsync
 from peregrine.net.protocol import Neighbour
 from peregrine.net.tls import TlsFiles, with_tls
 from peregrine.types import SiteId
+
+T = TypeVar("T")
 
 
 class RouterSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -53,11 +55,7 @@ class RouterSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     tls_verify_clients: bool = False
 
     def __post_init__(self) -> None:
-        given = [bool(path) for path in (self.tls_ca, self.tls_cert, self.tls_key)]
-        if any(given) != all(given) or (self.tls_verify_clients and not all(given)):
-            raise ConfigurationError(
-                f"router {self.site} has only some of what TLS needs", "give tls_ca, tls_cert and tls_key, or none"
-            )
+        check_tls(f"router {self.site}", (self.tls_ca, self.tls_cert, self.tls_key), self.tls_verify_clients)
 
     @classmethod
     def of(
@@ -75,15 +73,10 @@ class RouterSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @classmethod
     def load(cls, path: Path) -> "RouterSettings":
-        try:
-            return msgspec.json.decode(path.read_bytes(), type=cls)
-        except OSError as error:
-            raise ConfigurationError(f"cannot read {path}: {error}", "give the path of a router's settings") from error
-        except msgspec.DecodeError as error:
-            raise ConfigurationError(f"{path}: {error}", "correct the file; RouterSettings names its fields") from error
+        return load(path, cls)
 
     def save(self, path: Path) -> None:
-        path.write_bytes(msgspec.json.format(msgspec.json.encode(self)))
+        save(path, self)
 
     @property
     def tls(self) -> TlsFiles | None:
@@ -109,6 +102,26 @@ class RouterSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         operators = sorted(self.operators, key=lambda spec: spec.op)
         parts = (self.site, self.root, self.parents, self.hosts, operators)
         return hashlib.sha256(msgspec.json.encode(parts, order="deterministic")).hexdigest()
+
+
+def load(path: Path, kind: type[T]) -> T:
+    """Settings of this kind, from a file."""
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=kind)
+    except OSError as error:
+        raise ConfigurationError(f"cannot read {path}: {error}", "give the path of a file with settings") from error
+    except msgspec.DecodeError as error:
+        raise ConfigurationError(f"{path}: {error}", f"correct the file; {kind.__name__} names its fields") from error
+
+
+def save(path: Path, settings: msgspec.Struct) -> None:
+    path.write_bytes(msgspec.json.format(msgspec.json.encode(settings)))
+
+
+def check_tls(who: str, files: tuple[str, str, str], verify_clients: bool) -> None:
+    given = [bool(path) for path in files]
+    if any(given) != all(given) or (verify_clients and not all(given)):
+        raise ConfigurationError(f"{who} has only some of what TLS needs", "give tls_ca, tls_cert and tls_key, or none")
 
 
 def make_token(path: Path) -> str:

@@ -1,0 +1,68 @@
+"""Calls to a listener of Peregrine: the token on every one of them, TLS as the address says, errors as errors of ours.
+
+Only settings are held: it connects when it is first used, and again after an error. Threads may share one.
+"""
+
+import threading
+from collections.abc import Iterator
+from urllib.parse import quote
+
+import pyarrow as pa
+import pyarrow.flight as flight
+
+from peregrine.net import protocol
+from peregrine.net.faults import told_by
+from peregrine.net.tls import client_options, where
+from peregrine.types import SiteId
+
+_OPTIONS = [  # a listener that was restarted is found again at once, not after gRPC's own back-off
+    ("grpc.initial_reconnect_backoff_ms", 50),
+    ("grpc.max_reconnect_backoff_ms", 500),
+    ("grpc.enable_http_proxy", 0),
+]
+
+
+class Connection:
+    def __init__(self, who: str, address: str, token: str, timeout_s: float, site: SiteId | None = None) -> None:
+        """`who` listens there, for errors. With a `site`, a router of another one is not talked to."""
+        self._whom = f"the {who} at {where(address)}"
+        self._address = address
+        self._token = token
+        self._timeout_s = timeout_s
+        self._site = site
+        self._lock = threading.Lock()
+        self._client: flight.FlightClient | None = None
+
+    def act(self, name: str, body: bytes) -> bytes:
+        with told_by(self._whom):
+            results = list(self._connected().do_action((name, body), self._options()))
+        return bytes(results[0].body.to_pybytes()) if results else b""
+
+    def act_in_parts(self, name: str, body: bytes) -> Iterator[bytes]:
+        """The parts of an answer, as they come."""
+        with told_by(self._whom):
+            for result in self._connected().do_action((name, body), self._options()):
+                yield bytes(result.body.to_pybytes())
+
+    def get(self, ticket: bytes) -> pa.Table:
+        with told_by(self._whom):
+            return self._connected().do_get(flight.Ticket(ticket), self._options()).read_all()
+
+    def close(self) -> None:
+        with self._lock:
+            client, self._client = self._client, None
+        if client is not None:
+            client.close()
+
+    def _options(self) -> flight.FlightCallOptions:
+        headers = [(b"authorization", f"Bearer {self._token}".encode())]
+        if self._site is not None:
+            headers.append((protocol.SITE.encode(), quote(self._site).encode()))
+        return flight.FlightCallOptions(timeout=self._timeout_s, headers=headers)
+
+    def _connected(self) -> flight.FlightClient:
+        with self._lock:
+            if self._client is None:
+                location, tls = client_options(self._address)
+                self._client = flight.FlightClient(location, generic_options=_OPTIONS, **tls)
+            return self._client
