@@ -23,6 +23,7 @@ from rich.text import Text
 import peregrine
 from peregrine.bench.cli import app as bench
 from peregrine.errors import ConfigurationError, PeregrineError, UnknownName
+from peregrine.net.guide_cli import guide
 
 if TYPE_CHECKING:
     from peregrine.sim.runner import Totals
@@ -389,3 +390,6 @@ def mechanisms() -> None:
         state = "not" if each.movement is Movement.NONE else each.movement
         table.add_row(Text(each.name, style="cyan"), each.track.removesuffix("-track"), state, what)
     Console().print(table)
+
+
+app.command()(guide)

@@ -19,7 +19,7 @@ from peregrine.net.client import RouterClient
 from peregrine.net.device import Device
 from peregrine.net.launch import RouterProcess
 from peregrine.net.protocol import Neighbour
-from peregrine.net.settings import RouterSettings, make_token
+from peregrine.net.settings import RouterSettings, make_token, read_token
 from peregrine.sim.operators import Ledger
 from peregrine.types import OpId, PlaceId, SiteId, SourceId
 
@@ -42,14 +42,17 @@ class Cluster:
         bandwidth_mbps: float | None = None,
         loss: float = 0.0,
         hosts: bool = True,
+        each: Callable[[SiteId], Mapping[str, Any]] = lambda site: {},
+        token_file: Path | None = None,
         **settings: Any,
     ) -> None:
+        """`settings` are for all routers, `each` gives those of a site."""
         directory.mkdir()
         root, *children = map(SiteId, sites)
         self.directory = directory
         self.topology = Topology.tree(root, {child: (root, Link(latency_ms, 100.0)) for child in children})
-        self.token_file = directory / "token"
-        self.token = make_token(self.token_file)
+        self.token_file = token_file or directory / "token"
+        self.token = read_token(token_file) if token_file else make_token(self.token_file)
         self.addresses: dict[SiteId, str] = {}
         self.routers: dict[SiteId, RouterProcess] = {}
         self.clients: dict[SiteId, RouterClient] = {}
@@ -57,10 +60,10 @@ class Cluster:
         self.devices: list[Device] = []
         self._feel = (latency_ms, bandwidth_mbps, loss)
         for site in self.topology.sites:
-            given = RouterSettings.of(
-                site, self.topology, OPERATORS, directory / site, self.token_file, tick_ms=20, **settings
+            more = {**settings, **each(site)}
+            self._start(
+                RouterSettings.of(site, self.topology, OPERATORS, directory / site, self.token_file, tick_ms=20, **more)
             )
-            self._start(given)
         self.join()
         for site in self.topology.sites if hosts else ():
             self.hosts[PlaceId(site)] = HostLoop(PlaceId(site), lambda site=site: self.clients[site])  # type: ignore[misc]

@@ -114,6 +114,15 @@ def test_devices_that_nobody_speaks_of_are_forgotten() -> None:
     assert made.devices == 0
 
 
+def test_an_observer_whose_clock_was_set_back_is_believed_after_a_while() -> None:
+    made = guide(A, B)
+    made.see(seen(10.0, 1_000_000), 0)
+    for now_ms in (4000, 8000):
+        assert not made.see(seen(90.0, now_ms), now_ms)
+    made.tick(10_001)
+    assert made.see(seen(90.0, 10_001), 10_001)
+
+
 @given(
     st.lists(st.tuples(st.floats(-300, 300), st.integers(0, 50)), min_size=1, max_size=30),
     st.integers(0, 2**32),

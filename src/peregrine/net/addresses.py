@@ -48,10 +48,7 @@ class Addresses:
     def port(self, wanted: int) -> int:
         """The one that is wanted; else the one that it had, if nobody else has it now; else any (0)."""
         if wanted:
-            if not _gets_free(wanted):
-                raise ConfigurationError(
-                    f"port {wanted} is in use", "end the process that has it, choose another port, or 0 for any"
-                )
+            check_free(wanted)
             return wanted
         try:
             before = int(self._port_path.read_text())
@@ -61,6 +58,14 @@ class Addresses:
 
     def listens_at(self, port: int) -> None:
         _write(self._port_path, str(port).encode())
+
+
+def check_free(port: int) -> None:
+    """Asked first: gRPC shares a port with whoever allows it, and two listeners would take each other's calls."""
+    if not _gets_free(port):
+        raise ConfigurationError(
+            f"port {port} is in use", "end the process that has it, choose another port, or 0 for any"
+        )
 
 
 def _read(path: Path) -> _Told:
@@ -86,7 +91,6 @@ def _gets_free(port: int) -> bool:
 
 
 def _is_free(port: int) -> bool:
-    """Asked first: gRPC shares a port with whoever allows it, and two routers would take each other's calls."""
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:

@@ -147,6 +147,10 @@ class Device:
         return self._source.backlog_rows
 
     @property
+    def source(self) -> SourceId:
+        return self._source.id
+
+    @property
     def site(self) -> SiteId:
         return self._source.site
 
@@ -267,7 +271,9 @@ class Device:
         self._journal_bytes = 0
 
     def _connected(self, site: SiteId) -> RouterClient:
-        address = self._addresses[site]
+        address = self._addresses.get(site)
+        if address is None:
+            raise Unreachable(f"no address of site {site!r} is known yet", "wait until somebody tells it")
         if self._uplinks is not None:
             self._client = self._uplinks.client(address, self._token, site)
         elif self._client is None or (self._client.address, self._client.site) != (address, site):

@@ -9,6 +9,8 @@ from pathlib import Path
 from peregrine.errors import Unreachable
 from peregrine.net.addresses import HERE
 from peregrine.net.client import RouterClient
+from peregrine.net.guide_client import GuideClient
+from peregrine.net.guide_settings import GuideSettings
 from peregrine.net.settings import RouterSettings, read_token
 
 START_S = 30.0
@@ -124,3 +126,30 @@ class RouterProcess:
         if self.alive:
             self.stop()
         self._start()
+
+
+class GuideProcess:
+    def __init__(self, settings: GuideSettings, settings_file: Path, log_file: Path) -> None:
+        settings.save(settings_file)
+        self.settings = settings
+        self._child = Child("the guide", "peregrine.net.guide_process", settings_file, log_file)
+        self.port = self._child.port
+        self.address = settings.reach(f"{HERE}:{self.port}")
+
+    def client(self, timeout_s: float = 10.0) -> GuideClient:
+        return GuideClient(self.address, read_token(Path(self.settings.token_file)), timeout_s)
+
+    @property
+    def pid(self) -> int:
+        return self._child.pid
+
+    @property
+    def alive(self) -> bool:
+        return self._child.alive
+
+    def stop(self) -> None:
+        self._child.stop()
+
+    def kill(self) -> None:
+        """As a crash would."""
+        self._child.kill()

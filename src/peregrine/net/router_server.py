@@ -30,6 +30,7 @@ from peregrine.net.door import Door
 from peregrine.net.faults import Told, told, told_to_the_client
 from peregrine.net.link import LinkThread
 from peregrine.net.protocol import Neighbour, Status, Ticket
+from peregrine.net.registrar import Registrar
 from peregrine.net.settings import RouterSettings, read_token
 from peregrine.net.stepper import Stepper
 from peregrine.net.store import Store
@@ -78,9 +79,13 @@ class RouterServer(flight.FlightServerBase):  # type: ignore[misc]
                 "choose another port; with TLS, see that tls_cert and tls_key belong together",
             ) from error
         self._addresses.listens_at(self.port)
+        here = settings.whereabouts(f"{HERE}:{self.port}")
+        self._registrar = None if here is None else Registrar(settings.reach(settings.guide), token, here)
 
     def stop(self) -> None:
         """What was promised is on the disk; what was not will be offered again."""
+        if self._registrar is not None:
+            self._registrar.stop()
         self._chunks.stop()
         for link in self.links.values():
             link.stop()

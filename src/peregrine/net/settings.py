@@ -22,6 +22,7 @@ from peregrine.errors import ConfigurationError
 from peregrine.log.record_log import Fsync
 from peregrine.net.protocol import Neighbour
 from peregrine.net.tls import TlsFiles, with_tls
+from peregrine.plan.nearest import Position, Whereabouts
 from peregrine.types import SiteId
 
 T = TypeVar("T")
@@ -53,9 +54,19 @@ class RouterSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     tls_cert: str = ""
     tls_key: str = ""
     tls_verify_clients: bool = False
+    # The guide that sends devices here (net/guide_server.py): its address, where this router is, how far it reaches.
+    guide: str = ""
+    position: Position | None = None
+    reach_m: float | None = None  # None: everywhere
 
     def __post_init__(self) -> None:
         check_tls(f"router {self.site}", (self.tls_ca, self.tls_cert, self.tls_key), self.tls_verify_clients)
+        if bool(self.guide) != (self.position is not None) or (self.reach_m is not None and not self.guide):
+            raise ConfigurationError(
+                f"router {self.site} has only some of what a guide needs", "give guide and position, or none"
+            )
+        if self.position is not None:
+            self.whereabouts("")
 
     @classmethod
     def of(
@@ -87,6 +98,12 @@ class RouterSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         if self.tls is None or not address:
             return address
         return with_tls(address, self.tls if self.tls_verify_clients else TlsFiles(self.tls_ca))
+
+    def whereabouts(self, address: str) -> Whereabouts | None:
+        """What a guide is told of this router; None if it has none."""
+        if self.position is None:
+            return None
+        return Whereabouts(self.site, address, self.position, math.inf if self.reach_m is None else self.reach_m)
 
     def router_config(self) -> RouterConfig:
         # How a link feels is no matter of the router: only who is above whom.

@@ -63,6 +63,7 @@ class Guide:
         self._forget_ms = forget_ms
         self._began_ms = now_ms
         self._now_ms = now_ms
+        self._knew_all = False
         self._geometry = geometry
         self._routers: dict[SiteId, Whereabouts] = {}
         self._covered: Coverage | None = None  # made when it is asked for: many routers may register at once
@@ -86,27 +87,32 @@ class Guide:
         self._pass(now_ms)
         return self._remove([site] if site in self._routers else [])
 
-    def see(self, sightings: Iterable[Sighting], now_ms: int) -> bool:
+    def see(self, sightings: Iterable[Sighting], now_ms: int) -> set[SourceId]:
+        """Which of the devices are somewhere else now."""
         self._pass(now_ms)
-        changed = False
+        sightings = tuple(sightings)
         for sighting in sightings:
             check(self._geometry, sighting.position)
+        moved = set()
+        for sighting in sightings:
             seen = self._seen.get(sighting.device)
             if seen is None or sighting.time_ms > seen.sighting.time_ms:
                 self._seen[sighting.device] = _Seen(sighting, self._now_ms)
-                changed = True
-            else:
+                moved.add(sighting.device)
+            elif sighting == seen.sighting:
                 seen.heard_ms = self._now_ms
-        return changed
+        return moved
 
     def tick(self, now_ms: int) -> bool:
-        """Leases end, and what is old is forgotten."""
+        """Leases end, and what is old is forgotten. True if what it tells devices may be something else now."""
         self._pass(now_ms)
+        settled = not self._knew_all and self._knows_all
+        self._knew_all = self._knows_all
         over = [site for site, renewed_ms in self._renewed_ms.items() if self._now_ms - renewed_ms > self._lease_ms]
         old = [device for device, seen in self._seen.items() if self._now_ms - seen.heard_ms > self._forget_ms]
         for device in old:
             del self._seen[device]
-        return self._remove(over)
+        return self._remove(over) or settled
 
     # --- what is asked of it ---
 
