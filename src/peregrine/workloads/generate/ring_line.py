@@ -1,0 +1,93 @@
+"""A ring line as sites and links: trains that are sites themselves and hand over at each station (ISQD 1, 7.2).
+
+The stations are edges below the cloud, each train is below the station where it is. Trains of even number go clockwise,
+the others against it, and they begin as in generate/trains.py: a train that stops at `RING[n]` there is at `stationN`.
+The stream of changes has a steady rate; trains take turns, in an order that the seed draws.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from peregrine.core.topology import Link, Topology
+from peregrine.errors import ConfigurationError
+from peregrine.plan.redeploy.events import LinkRemoved, LinkSet, SiteMoved, TopologyEvent
+from peregrine.types import SiteId
+from peregrine.workloads.generate.draws import uniform
+from peregrine.workloads.generate.trains import RING
+
+CLOUD = SiteId("cloud")
+RATES_MS = (4000, 2000, 1000, 500, 250, 100)  # from one change to the next: ISQD 7.2.2, and its example of section 1
+
+UPLINK, RADIO = Link(10.0), Link(5.0)
+
+
+class Change(NamedTuple):
+    """What happens to the topology at one time."""
+
+    time_ms: int
+    events: tuple[TopologyEvent, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RingLine:
+    trains: int = 40
+    stations: int = len(RING)
+    uplink: Link = UPLINK  # of a station
+    radio: Link = RADIO  # of a train
+
+    def __post_init__(self) -> None:
+        if self.trains < 1 or self.stations < 2:
+            raise ConfigurationError(
+                f"a ring line with {self.trains} trains and {self.stations} stations",
+                "give one train or more, and two stations or more",
+            )
+
+    def station(self, train: int, stop: int) -> SiteId:
+        """Where a train is after so many stops."""
+        start = train // 2 * self.stations // ((self.trains + 1) // 2)
+        return SiteId(f"station{(start + (stop if train % 2 == 0 else -stop)) % self.stations}")
+
+    def topology(self) -> Topology:
+        """Before the first change."""
+        below_cloud = {SiteId(f"station{number}"): (CLOUD, self.uplink) for number in range(self.stations)}
+        below_stations = {SiteId(f"train{n}"): (self.station(n, 0), self.radio) for n in range(self.trains)}
+        return Topology.tree(CLOUD, {**below_cloud, **below_stations})
+
+    def changes(
+        self,
+        every_ms: int,
+        seed: int = 0,
+        *,
+        at_once: int = 1,
+        as_links: bool = False,
+        from_ms: int = 0,
+        until_ms: int | None = None,
+    ) -> Iterator[Change]:
+        """A change every `every_ms`, the first one after that time, endless unless `until_ms` (excluded) is given.
+
+        In each of them `at_once` trains (ISQD: one of each query) hand over to their next stations: one event for each,
+        or, `as_links`, two: the old link is gone, and there is a new one. Versions count trains' moves from 1 on.
+        """
+        if every_ms < 1 or not 1 <= at_once <= self.trains:
+            raise ConfigurationError(
+                f"{at_once} of {self.trains} trains hand over every {every_ms} ms",
+                "give 1 ms or more, and one train or more but not more than there are",
+            )
+        order = np.argsort(uniform(seed, "train order", np.arange(self.trains, dtype=np.int64)), kind="stable").tolist()
+        nth = max(from_ms - 1, 0) // every_ms
+        while until_ms is None or (nth + 1) * every_ms < until_ms:
+            moves = range(nth * at_once, (nth + 1) * at_once)
+            events = tuple(event for move in moves for event in self._events(move, order, as_links))
+            yield Change((nth + 1) * every_ms, events)
+            nth += 1
+
+    def _events(self, move: int, order: list[int], as_links: bool) -> tuple[TopologyEvent, ...]:
+        stop, turn = divmod(move, self.trains)
+        train = order[turn]
+        site, source, target = SiteId(f"train{train}"), self.station(train, stop), self.station(train, stop + 1)
+        if as_links:
+            return LinkRemoved(site, source, move + 1), LinkSet(site, target, self.radio, move + 1)
+        return (SiteMoved(site, source, target, self.radio, move + 1),)
