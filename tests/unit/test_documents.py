@@ -73,7 +73,7 @@ def test_every_make_target_of_readme_exists() -> None:
 def test_every_peregrine_command_of_readme_exists_with_its_options() -> None:
     known = {name: command.params for name, command in typer.main.get_command(app).commands.items()}  # type: ignore[attr-defined]
     named = [words for words in commands("peregrine") if words]
-    assert {words[0] for words in named} == {"demo", "simulate", "mechanisms", "bench"}
+    assert {words[0] for words in named} == {"demo", "simulate", "mechanisms", "bench", "guide"}
     for command, *words in named:
         options = {option for param in known[command] for option in param.opts}
         assert {word for word in words if word.startswith("-")} <= options, f"peregrine {command}"
