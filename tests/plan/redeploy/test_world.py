@@ -101,6 +101,7 @@ def test_sites_change_their_parents_in_an_order_in_which_the_tree_stays_a_tree(
     world.apply(batch(first))
     parents = dict(world.parent)
     shift = world.apply(batch(then))
+    parents.update((site, world.parent[site]) for site in shift.joined)  # others may go below them
 
     def chain(site: SiteId) -> list[SiteId]:
         return [site] if site == world.root else [site, *chain(parents[site])]
