@@ -163,6 +163,16 @@ def test_cuts_do_not_show_in_outputs_or_state(operator: Operator, log: list[Entr
     assert decode(same).clocks == decode(state).clocks
 
 
+def test_an_image_is_the_same_bytes_whether_its_watermarks_were_heard_in_this_batch_or_before() -> None:
+    everything = KeySet.of_groups(GROUPS, [GROUP])
+    beats = [Clock(OP, everything, SourceId(source), 7) for source in "ba"]
+    entries = of_group(
+        [*beats, rows(row("x7", 0, UNCHAINED, "a")), TakeSnapshot(OP, GROUP, keys("x7"), AT_CLOUD, CLOUD)]
+    )
+    (whole, _), (cut, _) = in_batches(OPERATORS[0], entries, []), in_batches(OPERATORS[0], entries, [2])
+    assert told(whole) == told(cut)
+
+
 @settings(max_examples=150, deadline=None)
 @given(st.sampled_from(OPERATORS), logs)
 def test_outputs_leave_in_the_order_of_their_offsets(operator: Operator, log: list[Entry]) -> None:

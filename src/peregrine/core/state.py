@@ -69,7 +69,7 @@ class KeyState(msgspec.Struct, array_like=True, dict=True):
         value = self.held
         data = memoryview(value if type(value) is msgspec.Raw else self.seal(Sealer(spill)))
         self.held = value  # what was in use stays so
-        books = msgspec.msgpack.encode(self.books)
+        books = msgspec.msgpack.encode(self.books, order="deterministic")  # whatever batch brought them about
         stored = tuple(split_names(self.refs))
         if spill is not None:
             spill.emitted.update(stored)
