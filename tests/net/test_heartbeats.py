@@ -1,6 +1,7 @@
 """A device's heartbeats close windows wherever their keys live, through one operator and through the next."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,6 @@ from peregrine.core.keyspace import KeySet
 from peregrine.core.messages import SetOwner
 from peregrine.core.operator import OpSpec
 from peregrine.core.slices import entries_of
-from peregrine.errors import ConfigurationError
 from peregrine.net.device import Device
 from peregrine.sim.operators import Tumbling
 from peregrine.types import OpId, PlaceId, SiteId, SourceId
@@ -74,7 +74,29 @@ def test_a_heartbeat_that_was_not_sent_yet_survives_the_device(cluster: Cluster,
     until(lambda: window_ends(cluster) == [200])
 
 
-def test_a_roaming_device_has_no_heartbeats(cluster: Cluster) -> None:
-    device = cluster.device("r", EDGE, roaming=True)
-    with pytest.raises(ConfigurationError, match="heartbeat of the roaming device r"):
-        device.heartbeat(OP, GROUPS, 1)
+def test_a_heartbeat_of_a_car_that_has_moved_and_is_silent_waits_for_its_rows_on_the_old_path(
+    start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The old edge has acknowledged its rows and cannot deliver them: windows wait, and close with all rows in them."""
+    roaming = (replace(SPECS[0], roaming=True), *SPECS[1:])
+    monkeypatch.setattr(real_sites, "OPERATORS", roaming)
+    cluster = start("cloud", "edge", "edge2", hosts=False)
+    cluster.hosts[PlaceId("cloud")] = WindowLoop(PlaceId("cloud"), lambda: cluster.clients[CLOUD])
+    device = cluster.device("d", EDGE, roaming=True)
+    device.send(OP, "k1", b"1", time_ms=10)
+    assert device.flush(10)
+    until(lambda: cluster.clients[CLOUD].status().commits["cloud"] == 1)
+    cluster.join(cut={"edge": "cloud"})
+    for i in range(5):
+        device.send(OP, f"k{i}", b"1", time_ms=20 + i)
+    assert device.flush(10)
+    device.move(SiteId("edge2"))
+    device.heartbeat(OP, GROUPS, 1000)
+    assert device.flush(10)
+    until(lambda: cluster.clients[CLOUD].status().commits["cloud"] >= 2)
+    until(lambda: (status := cluster.clients[CLOUD].status()).commits == status.ends)
+    assert window_ends(cluster) == [], "rows of the first window are still at the old edge"
+    cluster.join()
+    until(lambda: window_ends(cluster) == [200])
+    assert [int(payload.split(b":")[0]) for _, payload in cluster.results()[f"{AREA}>all"]] == [5]
+    assert all(client.status().dead_end == 0 for client in cluster.clients.values())

@@ -73,6 +73,21 @@ batches = st.builds(
     st.sampled_from([False, False, False, True]),
     gates,
 )
+chained_clocks = st.builds(
+    lambda seq, chosen, source, time_ms, muted, gate: Clock(
+        *(OP, KeySet.of_groups(GROUPS, [GROUP]), source, time_ms),
+        muted=muted,
+        gate=gate,
+        seq=seq,
+        behind=tuple((name, seq - 1) for name in sorted(chosen)),
+    ),
+    st.integers(0, 6),
+    st.sets(names, min_size=1),
+    st.sampled_from([SourceId("a"), SourceId("b")]),
+    times,
+    st.booleans(),
+    gates,
+)
 clocks = st.builds(
     lambda chosen, part, source, time_ms, muted, gate: Clock(
         OP, chosen, source, time_ms, muted=muted, gate=gate, part=part and KeySet.of_groups(3, part)
@@ -105,7 +120,7 @@ controls = st.one_of(
     st.builds(lambda chosen, until: AskRipe(OP, GROUP, chosen, M, until), key_sets, st.sampled_from([None, 100])),
     st.builds(lambda chosen: ForgetSent(OP, GROUP, chosen, AT_CLOUD), key_sets),
 )
-logs = st.lists(st.one_of(batches, batches, clocks, controls), max_size=12)
+logs = st.lists(st.one_of(batches, batches, clocks, chained_clocks, controls), max_size=12)
 
 
 def numbered(log: Sequence[Entry]) -> list[tuple[int, Entry]]:

@@ -1,7 +1,5 @@
 """Devices: numbers, chains, and what is sent again (Falcon III-F, router switchover)."""
 
-import pytest
-
 from harness import EDGE1, EDGE2, OP, keys
 from peregrine.core.messages import FromSource
 from peregrine.core.rows import FIRST, UNCHAINED, Clock, Rows, rows_of
@@ -125,7 +123,24 @@ def test_neighbouring_rows_of_one_operator_travel_together_and_in_order_with_the
     assert shapes == [(1, OP, 2), (2, OTHER, 1), (3, OP, "beat"), (4, OTHER, 1)]
 
 
-def test_a_roaming_source_has_no_heartbeats() -> None:
-    """Its watermark could overtake its rows on another path (docs/decisions/0004)."""
-    with pytest.raises(AssertionError):
-        source(roaming=True).heartbeat(Clock(OP, keys("car1"), SourceId("s"), 10))
+def test_a_heartbeat_of_a_roaming_source_is_in_the_chain_of_every_key_that_it_has_sent_rows_for() -> None:
+    """It could overtake rows on another path, and rows it (docs/decisions/0004)."""
+    device = source(roaming=True)
+    produce(device, "car1", "car2")
+    produce(device, "van1", op=OTHER)
+    device.heartbeat(Clock(OP, keys("car1", "van1"), SourceId("s"), 10))
+    device.heartbeat(Clock(OP, keys("car1", "car2"), SourceId("s"), 11))
+    produce(device, "car1", "van1")
+    batch = device.batch()
+    assert batch is not None
+    beats = [(item.seq, item.behind) for _, item in batch.items if isinstance(item, Clock)]
+    assert beats == [(3, (("car1", 0),)), (4, (("car1", 3), ("car2", 1)))]
+    assert [(row.key, row.prev) for row in rows_of(batch.items[-1][1].batch)] == [("car1", 4), ("van1", FIRST)]  # type: ignore[union-attr]
+
+
+def test_a_heartbeat_of_a_source_that_stays_needs_no_chain() -> None:
+    device = source()
+    produce(device, "car1")
+    device.heartbeat(Clock(OP, keys("car1"), SourceId("s"), 10))
+    batch = device.batch()
+    assert batch is not None and batch.items[-1][1] == Clock(OP, keys("car1"), SourceId("s"), 10)

@@ -90,11 +90,6 @@ def compile_app(app: App) -> Compiled:
     for node in nodes:
         if isinstance(node, SourceNode):
             sources[node.name] = plan.ingress(node)
-            if node.roaming and node.senders is not None and plan.clocked(node):
-                raise ConfigurationError(
-                    f"{node.where}: windows wait for all senders of {node.name!r}, and these roam",
-                    "leave out `senders`: roaming devices advance event time by records of the same key only",
-                )
         else:
             specs[node.op] = plan.spec(node)
             if node.logic is not None:

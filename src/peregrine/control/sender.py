@@ -103,8 +103,10 @@ class Sender:
 
 
 def _clocked(ingress: Ingress) -> dict[OpId, int]:
-    """Rows of a roaming device advance its time by themselves (decision 0004)."""
-    return {} if ingress.roaming else dict(ingress.clocked)
+    """A car of which nobody knows whether it comes must not hold up the windows of others: unless windows wait for
+    named devices, those that roam advance time by their rows alone.
+    """
+    return {} if ingress.roaming and ingress.senders is None else dict(ingress.clocked)
 
 
 class Beats:

@@ -20,6 +20,7 @@ from peregrine.core.mechanisms.program import On
 from peregrine.core.migrate import Role
 from peregrine.core.operator import Operator, Out, Timing, beside_windows, timing_of, with_windows
 from peregrine.core.rows import (
+    FIRST,
     ROW_SCHEMA,
     UNCHAINED,
     AskRipe,
@@ -36,7 +37,18 @@ from peregrine.core.rows import (
     TakeSnapshot,
     rows_of,
 )
-from peregrine.core.state import CHUNK_BYTES, Books, Keys, KeyState, decode, encode, restored, waiting_row
+from peregrine.core.state import (
+    CHUNK_BYTES,
+    Books,
+    Keys,
+    KeyState,
+    beat_of,
+    decode,
+    encode,
+    restored,
+    waiting_beat,
+    waiting_row,
+)
 from peregrine.core.watermarks import NEVER, Watermarks
 from peregrine.types import MigrationId, OpId, SourceId
 
@@ -81,8 +93,7 @@ def by_group(
                 part.rows.append(row)
         elif isinstance(entry, Clock):
             for group in entry.keys.touched_groups():
-                mine_alone = replace(entry, keys=entry.keys.in_group(group))
-                parts.setdefault((entry.op, group), []).append((offset, mine_alone))
+                parts.setdefault((entry.op, group), []).append((offset, entry.only(entry.keys.in_group(group))))
         else:
             parts.setdefault((entry.op, entry.group), []).append((offset, entry))
     return parts
@@ -171,15 +182,25 @@ class _Work:
                 waiting.sort(key=lambda other: other[2])
             return
         self._apply_row(ks, row, offset, part)
-        if row.source not in books.waiting:
-            return
-        waiting = books.waiting[row.source]
-        while waiting and waiting[0][3] <= books.seen[row.source]:
-            follower = Row(*waiting.pop(0))
-            if follower.seq > books.seen[row.source]:
-                self._apply_row(ks, follower, offset, part)
+        if row.source in books.waiting:
+            self._fill(ks, row.source, offset, part)
+
+    def _fill(self, ks: KeyState, source: SourceId, offset: int, part: Part) -> None:
+        """What has waited for what is applied now."""
+        books = ks.books
+        waiting = books.waiting[source]
+        while waiting and waiting[0][3] <= books.seen[source]:
+            waited = waiting.pop(0)
+            if waited[2] <= books.seen[source]:
+                continue
+            beat = beat_of(waited)
+            if beat is None:
+                self._apply_row(ks, Row(*waited), offset, part)
+            else:
+                books.seen[source] = waited[2]
+                self._hear(offset, replace(beat, muted=part.muted, gate=part.gate))
         if not waiting:
-            books.waiting.pop(row.source, None)
+            books.waiting.pop(source, None)
 
     def _apply_row(self, ks: KeyState, row: Row, offset: int, part: Part) -> None:
         source, marks = row.source, ks.books.marks
@@ -197,7 +218,40 @@ class _Work:
     def clock(self, offset: int, clock: Clock) -> None:
         if clock.source is None:
             self._tell(offset, clock, clock.keys, clock.time_ms)
-            return
+        elif clock.behind:
+            self._chained_clock(offset, clock, clock.source)
+        else:
+            self._hear(offset, clock)
+
+    def _chained_clock(self, offset: int, clock: Clock, source: SourceId) -> None:
+        """A roaming source's heartbeat waits, key by key, for the rows that were sent before it."""
+        assert clock.seq is not None
+        ready: list[KeyState] = []
+        elsewhere: list[str] = []  # has heard it before, or hears it later
+        for key, prev in clock.behind:
+            ks = self.keys.get(key)
+            if ks is None:
+                ks = self.keys[key] = KeyState(None, Books(marks=self.watermarks.of(key)))
+            seen = ks.books.seen.get(source, FIRST)
+            if prev == seen:
+                ks.books.seen[source] = clock.seq
+                ready.append(ks)
+                continue
+            elsewhere.append(key)
+            waiting = ks.books.waiting.get(source, [])
+            if clock.seq > seen and all(other[2] != clock.seq for other in waiting):
+                ks.books.waiting[source] = sorted(
+                    [*waiting, waiting_beat(key, clock, prev)], key=lambda other: int(other[2])
+                )
+        rest = clock.keys - KeySet.of_keys(clock.keys.groups, elsewhere)
+        if rest:
+            self._hear(offset, replace(clock, keys=rest))
+        as_it_came = Part([], [], clock.muted, gate=clock.gate)
+        for ks in ready:
+            if source in ks.books.waiting:
+                self._fill(ks, source, offset, as_it_came)
+
+    def _hear(self, offset: int, clock: Clock) -> None:
         for keys, time_ms in self.watermarks.hear(clock):
             self._tell(offset, clock, keys, time_ms)
             if not clock.muted:

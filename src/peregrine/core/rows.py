@@ -95,6 +95,13 @@ class Clock:
     muted: bool = False
     gate: MigrationId | None = None
     part: KeySet | None = None  # keys of the operator that has passed it on: a watermark when there is one for all keys
+    # Of a roaming source: its number, and the last row or heartbeat before it of each key that it has sent rows for.
+    seq: int | None = None
+    behind: tuple[tuple[str, int], ...] = ()
+
+    def only(self, keys: KeySet) -> "Clock":
+        """What it says to these keys, all of which it speaks to."""
+        return replace(self, keys=keys, behind=tuple(each for each in self.behind if each[0] in keys))
 
 
 @dataclass(frozen=True, slots=True)
@@ -270,7 +277,7 @@ def split_keys(item: Rows | Clock, keys: KeySet) -> tuple[Rows | Clock | None, R
     """(what concerns `keys`, what does not), each None if empty; the order of rows is kept."""
     if isinstance(item, Clock):
         inside, outside = item.keys & keys, item.keys - keys
-        return (replace(item, keys=inside) if inside else None, replace(item, keys=outside) if outside else None)
+        return item.only(inside) if inside else None, item.only(outside) if outside else None
     mask = keys.contains(item.hashes)
     if mask.all():
         return item, None

@@ -62,7 +62,7 @@ def _of_control(offset: int, entry: Clock | Control) -> Iterator[Slice]:
     at = np.array([offset], np.int64).tobytes()
     if isinstance(entry, Clock):
         for group in entry.keys.touched_groups():
-            yield Slice(entry.op, group, offset, at, wire.encode(replace(entry, keys=entry.keys.in_group(group))))
+            yield Slice(entry.op, group, offset, at, wire.encode(entry.only(entry.keys.in_group(group))))
     else:
         yield Slice(entry.op, entry.group, offset, at, wire.encode(entry))
 

@@ -6,7 +6,7 @@ source's rows without gaps, and can recognise repeats by one number (Falcon III-
 
 from collections import deque
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from peregrine.core.messages import FromSource
 from peregrine.core.rows import FIRST, UNCHAINED, Clock, Row, Rows, batch_of
@@ -49,9 +49,13 @@ class Source:
         self._kept.append((seq, reading.op, row))
 
     def heartbeat(self, clock: Clock) -> None:
-        """Quiet sources say how far their event time has come. Only for sources that do not roam: see decision 0004."""
-        assert not self.roaming
-        self._kept.append((self._take_seq(), clock.op, clock))
+        """Quiet sources say how far their event time is; one that roams says behind which rows (decision 0004)."""
+        seq = self._take_seq()
+        if self.roaming:
+            mine = [key for op, key in self._last_of_key if op == clock.op and key in clock.keys]
+            clock = replace(clock, seq=seq, behind=tuple((key, self._last_of_key[clock.op, key]) for key in mine))
+            self._last_of_key.update(((clock.op, key), seq) for key in mine)
+        self._kept.append((seq, clock.op, clock))
 
     def batch(self) -> FromSource | None:
         """The next batch to send to the router of `site`, unless one is on its way."""

@@ -17,7 +17,7 @@ from peregrine.core.chunks import ChunkStore, chunk_name, split_names
 from peregrine.core.keyspace import KeySet, hash_keys
 from peregrine.core.large import Opener, Sealer, Sizes, Spill, names_of, spilled
 from peregrine.core.pages import GONE, Base, PageRef
-from peregrine.core.rows import KeyImage, Row
+from peregrine.core.rows import Clock, KeyImage, Row
 
 CHUNK_BYTES = 64 * 1024
 BASE_TO_BLOB = 16  # how much of a large group is in its pages for what is in its blob: a page is written so much later
@@ -32,7 +32,7 @@ class Books(msgspec.Struct, array_like=True):
     """What Peregrine knows about one key, beside its value."""
 
     seen: dict[str, int] = {}  # roaming source -> seq of its last row that was applied
-    waiting: dict[str, list[tuple[Any, ...]]] = {}  # roaming source -> rows behind a gap, by seq
+    waiting: dict[str, list[tuple[Any, ...]]] = {}  # roaming source -> rows and heartbeats behind a gap, by seq
     marks: dict[str, int] = {}  # source -> its watermark
 
 
@@ -268,6 +268,19 @@ def whole(state: bytes, chunks: ChunkStore) -> bytes:
 
 def waiting_row(row: Row) -> tuple[Any, ...]:
     return (row.key, row.source, row.seq, row.prev, row.time_ms, row.created_ms, row.payload)
+
+
+def waiting_beat(key: str, clock: Clock, prev: int) -> tuple[Any, ...]:
+    """Longer than a row, by which it is told apart: (key, source, seq, prev, time_ms, op, groups, nothing)."""
+    return (key, clock.source, clock.seq, prev, clock.time_ms, clock.op, clock.keys.groups, None)
+
+
+def beat_of(waited: tuple[Any, ...]) -> Clock | None:
+    """The heartbeat that has waited, as it is for its key; None if it was a row."""
+    if len(waited) == len(Row.__struct_fields__):
+        return None
+    key, source, seq, prev, time_ms, op, groups, _ = waited
+    return Clock(op, KeySet.of_keys(groups, [key]), source, time_ms, seq=seq, behind=((key, prev),))
 
 
 def canonical(state: bytes, chunks: ChunkStore | None = None) -> dict[str, Any]:

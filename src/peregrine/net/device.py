@@ -115,11 +115,6 @@ class Device:
 
     def heartbeat(self, op: OpId, groups: int, time_ms: int) -> None:
         """Says to all keys of an operator, behind what was sent, that nothing before this time comes any more."""
-        if self._source.roaming:
-            raise ConfigurationError(
-                f"a heartbeat of the roaming device {self._source.id}",
-                "let it advance event time by its rows: a heartbeat could overtake them on another path",
-            )
         self._take_when_there_is_room(_Beat(op, groups, time_ms))
 
     def move(self, site: SiteId) -> None:
