@@ -49,7 +49,9 @@ def test_repetitions_become_medians_and_ratios_to_live(spark: Any, tmp_path: Pat
     jitters = iter([10.0, 60.0, 500.0, 900.0])  # of live: the first is less than what the steady state has anyway
     for cell in cells(definition(tmp_path), "full"):
         if cell.x == 20:
-            store.keep(measured(cell, jitter_ms=next(jitters), disruption_ms=300.0 * (cell.variant != "live")), MACHINE)
+            other = cell.variant != "live"
+            found_here = measured(cell, jitter_ms=next(jitters), disruption_ms=300.0 * other)
+            store.keep(replace(found_here, bytes_on_links=34 * other), MACHINE)
         elif cell.variant == "live":
             store.keep(measured(cell, proof=replace(HOLDS, lost=2)), MACHINE)
         else:
@@ -65,6 +67,7 @@ def test_repetitions_become_medians_and_ratios_to_live(spark: Any, tmp_path: Pat
     )
     (ratio,) = found.ratios  # where both were run
     assert (ratio["variant"], ratio["jitter_ms"], ratio["disruption_ms"]) == ("restart", 17.5, 300.0)
+    assert ratio["bytes_on_links"] is None, "over nothing there is no ratio"
     assert {(row["phase"], row["ms"]) for row in found.phases} == {("begin", 5.0), ("state", 40.0)}
     live = [row for row in found.curves if (row["variant"], row["x"]) == ("live", 20)]
     assert [row["at_ms"] for row in live] == [-100.0, 0.0, 200.0]

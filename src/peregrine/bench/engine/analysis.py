@@ -12,7 +12,7 @@ Row = Mapping[str, Any]
 # A jitter within what the steady state has anyway counts as that: two of them cannot be told apart.
 _FELT = "greatest({}, steady_p99_ms - steady_mean_ms)"
 LESSONS = 5  # from which on predictions are judged
-_TAUGHT = f"CASE WHEN lessons >= {LESSONS} THEN abs(predicted_{{}} / {{}} - 1) END"
+_TAUGHT = f"CASE WHEN lessons >= {LESSONS} THEN abs(predicted_{{}} / nullif({{}}, 0) - 1) END"
 CELLS = f"""
     SELECT experiment, variant, mechanism, x, any_value(x_label) AS x_label, any_value(app) AS app,
            count(coalesce(duration_ms, steady_mean_ms, max_rows_per_s)) AS runs,
@@ -28,14 +28,14 @@ CELLS = f"""
            max(trouble) AS trouble
     FROM summary GROUP BY experiment, variant, mechanism, x ORDER BY experiment, x, variant
 """
-# Of one that was not disrupted at all, a millisecond, which is what the clocks can tell.
+# Of one that was not disrupted at all, a millisecond, which is what the clocks can tell. Over nothing there is no ratio.
 RATIOS = """
     SELECT one.experiment, one.variant, one.x, one.x_label,
            one.disruption_ms / greatest(live.disruption_ms, 1) AS disruption_ms,
-           one.felt_jitter_ms / live.felt_jitter_ms AS jitter_ms,
-           one.freeze_ms / live.freeze_ms AS freeze_ms,
-           one.duration_ms / live.duration_ms AS duration_ms,
-           one.bytes_on_links / live.bytes_on_links AS bytes_on_links
+           one.felt_jitter_ms / nullif(live.felt_jitter_ms, 0) AS jitter_ms,
+           one.freeze_ms / nullif(live.freeze_ms, 0) AS freeze_ms,
+           one.duration_ms / nullif(live.duration_ms, 0) AS duration_ms,
+           one.bytes_on_links / nullif(live.bytes_on_links, 0) AS bytes_on_links
     FROM cells one JOIN cells live ON one.experiment = live.experiment AND one.x = live.x AND live.variant = 'live'
     WHERE one.variant <> 'live' AND one.runs > 0 AND live.runs > 0
     ORDER BY experiment, x, variant
