@@ -28,7 +28,7 @@ CELLS = f"""
            max(trouble) AS trouble
     FROM summary GROUP BY experiment, variant, mechanism, x ORDER BY experiment, x, variant
 """
-# Of one that was not disrupted at all, a millisecond, which is what the clocks can tell. Over nothing there is no ratio.
+# Of one that was not disrupted at all, a millisecond, which is what clocks can tell. Over nothing there is no ratio.
 RATIOS = """
     SELECT one.experiment, one.variant, one.x, one.x_label,
            one.disruption_ms / greatest(live.disruption_ms, 1) AS disruption_ms,
