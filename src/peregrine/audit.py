@@ -42,7 +42,8 @@ class Audit:
     def read(self, config: RouterConfig, events: Iterable[Event]) -> None:
         """All events of one site, from the first on."""
         # A door of its own for what sources give: a batch may come again, numbered otherwise.
-        router, door = Router(config), Intake(config)
+        router = Router(config)
+        door = Intake(config, router.ways)
         self.sinks |= {op for op, spec in config.operators.items() if spec.sink}
         self.places |= set(config.topology.places(config.site))
         for event in events:

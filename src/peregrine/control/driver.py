@@ -13,8 +13,8 @@ from typing import TypeVar
 
 from peregrine.control.durable_manager import DurableManager
 from peregrine.control.supervisor import Incident
-from peregrine.core.coordinator import Cancel, CoordinatorEffect, PlanEnded, Submit, ToRouter
-from peregrine.core.manager import Manager, ManagerEvent
+from peregrine.core.coordinator import Cancel, PlanEnded, Submit, ToRouter
+from peregrine.core.manager import Manager, ManagerEffect, ManagerEvent
 from peregrine.core.messages import Attached, Reached, Report, Stray, Tick
 from peregrine.core.reconfigure import Plan
 from peregrine.core.validity import FedKeys
@@ -111,7 +111,7 @@ class ManagerDriver:
         for effect in effects:
             self._perform(effect)
 
-    def _perform(self, effect: CoordinatorEffect) -> None:
+    def _perform(self, effect: ManagerEffect) -> None:
         if isinstance(effect, PlanEnded):
             self._watch(effect)
         elif isinstance(effect, ToRouter):

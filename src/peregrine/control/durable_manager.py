@@ -16,9 +16,9 @@ from typing import Any
 
 import msgspec
 
-from peregrine.core.coordinator import Cancel, CoordinatorEffect, PlanEnded, Submit
+from peregrine.core.coordinator import Cancel, PlanEnded, Submit
 from peregrine.core.keyspace import KeySet
-from peregrine.core.manager import Manager, ManagerEvent
+from peregrine.core.manager import Manager, ManagerEffect, ManagerEvent
 from peregrine.core.messages import Attached, Report, Stray, Tick
 from peregrine.core.validity import FedKeys
 from peregrine.errors import PeregrineError
@@ -129,7 +129,7 @@ class DurableManager:
             self._write(Fed(source, feeds))
             self._apply(Fed(source, feeds))
 
-    def step(self, event: ManagerEvent) -> list[CoordinatorEffect]:
+    def step(self, event: ManagerEvent) -> list[ManagerEffect]:
         """What follows from the event, which is durable. Raises a PlanError, and changes nothing, for a bad plan, which
         is refused again when the journal is read.
         """
@@ -156,7 +156,7 @@ class DurableManager:
         self._journal.sync()
         self._journal_bytes += len(raw)
 
-    def _apply(self, record: Recorded, told: bool = False) -> list[CoordinatorEffect]:
+    def _apply(self, record: Recorded, told: bool = False) -> list[ManagerEffect]:
         match record:
             case Placed(initial):
                 self._books.machine = self._make(initial, self._books.feeds)

@@ -19,6 +19,7 @@ from peregrine.core.placement import Placement
 from peregrine.core.reconfigure import Move, Plan
 from peregrine.core.replication import NOTHING_MOVED, StateMoved
 from peregrine.core.rules import RuleTable
+from peregrine.core.topology import Topology
 from peregrine.core.validity import Producers, Validity
 from peregrine.errors import OverlapError, PlanError, UnknownName
 from peregrine.types import MigrationId, OpId, PlaceId, SiteId, site_of
@@ -72,6 +73,8 @@ class Running:
     migrations: dict[MigrationId, Migration] = field(default_factory=dict)
     moved: list[Migration] = field(default_factory=list)
     state: StateMoved = NOTHING_MOVED
+    waits: bool = False  # its stage begins when a site has changed its parent
+    tree: Topology | None = None  # in which its rest is known to be valid
 
     def open(self) -> list[Migration]:
         ended = (Status.DONE, Status.ABORTED)
@@ -91,7 +94,8 @@ class Coordinator:
         self._operators = operators
         self._validity = Validity(placement, operators, producers)
         self._mechanisms = mechanisms
-        self._topology = placement.topology
+        self._changing: dict[SiteId, None] = {}  # sites that are changing their parents
+        self.closing: frozenset[SiteId] = frozenset()  # sites that are about to leave
         self._known: set[str] = set()
         self._moving: RuleTable[bool] = RuleTable(False)  # the keys of all running plans
         self._alone: dict[str, None] = {}  # running plans with which nobody may share a place
@@ -105,7 +109,7 @@ class Coordinator:
             case Submit(plan):
                 self.check(plan)
                 self._known.add(plan.id)
-                self.running[plan.id] = Running(plan)
+                self.running[plan.id] = Running(plan, tree=self._topology)
                 self._claim(plan, True)
                 self._begin_stage(self.running[plan.id])
             case Cancel(plan_id):
@@ -117,6 +121,45 @@ class Coordinator:
                     self._retry_at_ms = now_ms + RETRY_MS
                     self._send_again()
         return self._effects
+
+    @property
+    def _topology(self) -> Topology:
+        return self.placement.topology
+
+    # --- the tree changes ---
+
+    def changing(self, site: SiteId) -> tuple[Migration, ...]:
+        """From now on, and until it has changed its parent, nothing begins that moves keys into its subtree or out of
+        it. What runs goes on: of that, the migrations into it.
+        """
+        self._changing[site] = None
+        return tuple(
+            migration
+            for run in self.running.values()
+            for migration in run.open()
+            if self._below(site, migration.target) and not self._below(site, migration.source)
+        )
+
+    def changed(self, site: SiteId, topology: Topology) -> list[CoordinatorEffect]:
+        """It has, and this is the tree now."""
+        self._effects = []
+        self._changing.pop(site, None)
+        self.placement.topology = topology
+        for run in list(self.running.values()):
+            if run.waits:
+                self._begin_stage(run)
+        return self._effects
+
+    def uses(self, sites: Iterable[SiteId]) -> bool:
+        """Does a running plan move anything to or from these?"""
+        wanted = set(sites)
+        return any(site_of(place) in wanted for run in self.running.values() for place in _places(run.plan))
+
+    def _crosses(self, move: Move) -> bool:
+        return any(self._below(site, move.source) != self._below(site, move.target) for site in self._changing)
+
+    def _below(self, site: SiteId, place: PlaceId) -> bool:
+        return site in self._topology and self._topology.is_at_or_above(site, site_of(place))
 
     def knows(self, plan_id: str) -> bool:
         """Was it ever taken, whether it runs or has ended?"""
@@ -144,6 +187,9 @@ class Coordinator:
             raise UnknownName("mechanism", plan.mechanism, list(self._mechanisms))
         if not any(plan.stages):
             raise PlanError(f"plan {plan.id!r} moves nothing", "give at least one migration")
+        for move in plan.moves():
+            if site_of(move.target) in self.closing:
+                raise OverlapError(f"{move.target} is about to leave", "choose another target")
         with self.placement.trial():
             for stage in plan.stages:
                 self._validity.check_stage(stage, self._mechanisms[plan.mechanism], self._coming)
@@ -187,11 +233,32 @@ class Coordinator:
     def _begin_stage(self, run: Running) -> None:
         run.status.clear()
         run.migrations.clear()
+        run.waits = any(map(self._crosses, run.plan.stages[run.stage]))
+        if run.waits:
+            return
+        if run.tree is not self._topology and not self._still_valid(run):
+            self._end(run, Status.ABORTED)
+            return
         for i, move in enumerate(run.plan.stages[run.stage]):
             migration = self._migration(run.plan, move, _migration_id(run, i))
             run.migrations[migration.id] = migration
             run.status[migration.id] = Status.BEGUN
             self._tell(migration, Role.ANCHOR, Begin(migration))
+
+    def _still_valid(self, run: Running) -> bool:
+        """It was planned for another tree."""
+        run.tree = self._topology
+        rest, mechanism = run.plan.stages[run.stage :], self._mechanisms[run.plan.mechanism]
+        mine = set(run.plan.moves())
+        try:
+            with self.placement.trial():
+                for stage in rest:
+                    self._validity.check_stage(
+                        stage, mechanism, lambda op: [move for move in self._coming(op) if move not in mine]
+                    )
+        except PlanError:
+            return False
+        return True
 
     def _migration(self, plan: Plan, move: Move, id: MigrationId) -> Migration:
         return Migration(
@@ -216,7 +283,10 @@ class Coordinator:
                 return  # it has ended meanwhile
             raise UnknownName("plan", plan_id, list(self.running))
         run.cancelled = True
-        self._ask_again(run)
+        if run.waits:
+            self._end(run, Status.ABORTED)
+        else:
+            self._ask_again(run)
 
     def _on_report(self, report: Report) -> None:
         run = self.running.get(plan_of(report.migration))
@@ -243,10 +313,12 @@ class Coordinator:
         if run.stage < len(run.plan.stages) and not aborted:
             self._begin_stage(run)
             return
+        complete = run.stage == len(run.plan.stages) and Status.ABORTED not in run.status.values()
+        self._end(run, Status.DONE if complete else Status.ABORTED)
+
+    def _end(self, run: Running, outcome: Status) -> None:
         del self.running[run.plan.id]
         self._claim(run.plan, False)
-        complete = run.stage == len(run.plan.stages) and Status.ABORTED not in run.status.values()
-        outcome = Status.DONE if complete else Status.ABORTED
         self._effects.append(PlanEnded(run.plan, outcome, tuple(run.moved), run.state))
 
     def _send_again(self) -> None:

@@ -2,6 +2,10 @@
 
 Who hands over keeps everything until it is acknowledged, and repeats it after a crash or a broken connection. The
 router keeps one number for each of them, its high-water mark: what is at or below it has been seen.
+
+Two routers may be neighbours, part, and be neighbours again: each time is a session of its own, in which numbers begin
+anew. Sessions are numbered by the rehomings that begin them; of two the higher one holds, and what comes in a session
+that has ended is not taken.
 """
 
 from collections.abc import Iterator, Mapping
@@ -12,8 +16,10 @@ from peregrine.core.mechanisms import MECHANISMS
 from peregrine.core.mechanisms.program import Mechanism
 from peregrine.core.messages import Event, FromHost, FromLink, FromSource
 from peregrine.core.operator import OpSpec
+from peregrine.core.rehoming import Fenced, Returned
 from peregrine.core.rows import Clock, Item, Marker, Rows, StateRows
 from peregrine.core.topology import Topology
+from peregrine.core.ways import Ways
 from peregrine.errors import CorruptMarker
 from peregrine.types import OpId, PlaceId, SiteId, SourceId
 
@@ -28,18 +34,36 @@ class RouterConfig:
 
 
 class Intake:
-    def __init__(self, config: RouterConfig) -> None:
+    def __init__(self, config: RouterConfig, ways: Ways) -> None:
         self._config = config
+        self._ways = ways
         self._sources: dict[SourceId, int] = {}
         self._links: dict[SiteId, int] = {}
+        self._sessions: dict[SiteId, int] = {}  # with each neighbour, if it is not the first
+        self._ended: dict[SiteId, int] = {}  # the last session in which nothing more is taken
         self._hosts: dict[tuple[PlaceId, OpId, int], int] = {}
 
     def acked_source(self, source: SourceId) -> int:
         """The last row of a source that is safe here."""
         return self._sources.get(source, -1)
 
-    def acked_link(self, neighbour: SiteId) -> int:
+    def acked_link(self, neighbour: SiteId, session: int | None = None) -> int:
+        """The last item of a neighbour that is safe here, in its session with this router."""
+        if session is not None and session != self.session(neighbour):
+            return -1
         return self._links.get(neighbour, -1)
+
+    def session(self, neighbour: SiteId) -> int:
+        return self._sessions.get(neighbour, 0)
+
+    def begin_session(self, neighbour: SiteId, number: int) -> None:
+        self._sessions[neighbour] = number
+        self._links[neighbour] = -1
+
+    def end_session(self, neighbour: SiteId) -> int:
+        """Takes nothing more in it; returns the last that was taken, which is final."""
+        self._ended[neighbour] = self.session(neighbour)
+        return self.acked_link(neighbour)
 
     def from_source(self, event: FromSource) -> Iterator[Rows | Clock]:
         seen = self._sources.get(event.source, -1)
@@ -54,6 +78,10 @@ class Intake:
             yield item
 
     def from_link(self, event: FromLink) -> Iterator[Item]:
+        if event.session <= self._ended.get(event.neighbour, -1) or event.session < self.session(event.neighbour):
+            return  # of a session that is over
+        if event.session > self.session(event.neighbour):
+            self.begin_session(event.neighbour, event.session)
         expected = self.acked_link(event.neighbour) + 1
         if event.first_seq > expected:
             return  # something before it was lost on the way: the sender repeats it from there
@@ -86,13 +114,15 @@ class Intake:
         if not isinstance(event, FromLink):
             return
         for item in event.items:
+            while isinstance(item, Returned | Fenced):
+                item = item.item
             migration = item.migration if isinstance(item, Marker | StateRows) else None
             if migration is None:
                 continue
             for kind, name, known in (
                 ("mechanism", migration.mechanism, self._config.mechanisms),
                 ("operator", migration.op, self._config.operators),
-                ("site", item.dest, self._config.topology),
+                ("site", item.dest, {item.dest} if item.dest and self._ways.reaches(item.dest) else ()),
             ):
                 if name not in known:
                     raise CorruptMarker(

@@ -20,8 +20,10 @@ from peregrine.core.messages import (
     FromHost,
     FromLink,
     FromSource,
+    HandedBack,
     KeepReplicas,
     Query,
+    Rehome,
     SetOwner,
     StopReplicas,
     Tick,
@@ -34,13 +36,15 @@ from peregrine.types import PlaceId
 
 _PLAIN: dict[str, type[Any]] = {
     kind.__name__: kind
-    for kind in (Committed, ChunksHere, Attach, Tick, SetOwner, Begin, Abort, Query, KeepReplicas, StopReplicas)
+    for kind in (Committed, ChunksHere, Attach, Tick, SetOwner, Begin, Abort, Query, KeepReplicas, StopReplicas, Rehome)
 }
 _encoder = msgspec.msgpack.Encoder(order="deterministic")
 _decoder = msgspec.msgpack.Decoder(tuple[str, msgspec.Raw])
 _plain = {name: msgspec.msgpack.Decoder(kind) for name, kind in _PLAIN.items()}
 _from_source = msgspec.msgpack.Decoder(tuple[str, list[tuple[int, bytes]]])
 _from_link = msgspec.msgpack.Decoder(tuple[str, int, list[bytes]])
+_from_session = msgspec.msgpack.Decoder(tuple[int, str, int, list[bytes]])  # of a link that is not the first
+_handed_back = msgspec.msgpack.Decoder(tuple[str, int, int, list[bytes]])
 _together = msgspec.msgpack.Decoder(list[bytes])
 _warm_up = msgspec.msgpack.Decoder(tuple[str, bytes])
 _from_host = msgspec.msgpack.Decoder(tuple[str, str, int, list[tuple[bytes, bytes]]])
@@ -51,8 +55,12 @@ def encode(event: Event) -> bytes:
     match event:
         case FromSource(source, items):
             body = (source, [(seq, wire.encode(item)) for seq, item in items])
-        case FromLink(neighbour, first_seq, received):
+        case FromLink(neighbour, first_seq, received, session):
             body = (neighbour, first_seq, [wire.encode(item) for item in received])
+            if session:
+                return _encoder.encode(("FromSession", (session, *body)))
+        case HandedBack(neighbour, session, first_seq, kept):
+            body = (neighbour, session, first_seq, [wire.encode(item) for item in kept])
         case FromHost(place, op, group, emissions):
             body = (place, op, group, [(e.offsets.tobytes(), wire.encode(e.item)) for e in emissions])
         case WarmUp(place, rows):
@@ -79,7 +87,13 @@ def decode(data: bytes) -> Event:
                 return FromSource(source, tuple((seq, _of(item, Rows, Clock)) for seq, item in kept))  # type: ignore[arg-type]
             case "FromLink":
                 neighbour, first_seq, items = _from_link.decode(body)
-                return FromLink(neighbour, first_seq, tuple(wire.decode_item(item) for item in items))  # type: ignore[arg-type]
+                return FromLink(neighbour, first_seq, tuple(map(wire.decode_item, items)))  # type: ignore[arg-type]
+            case "FromSession":
+                session, neighbour, first_seq, items = _from_session.decode(body)
+                return FromLink(neighbour, first_seq, tuple(map(wire.decode_item, items)), session)  # type: ignore[arg-type]
+            case "HandedBack":
+                neighbour, session, first_seq, items = _handed_back.decode(body)
+                return HandedBack(neighbour, session, first_seq, tuple(map(wire.decode_item, items)))  # type: ignore[arg-type]
             case "FromHost":
                 place, op, group, emissions = _from_host.decode(body)
                 return FromHost(place, op, group, tuple(_emission(*e) for e in emissions))  # type: ignore[arg-type]

@@ -65,6 +65,7 @@ class Leg:
     # gate
     closed: bool = False
     behind_gate: list[Rows | Clock] = field(default_factory=list)
+    stands_in: bool = False  # for a gate that the target's outputs do not pass any more
     # target and store: state that came
     arrived: StateRows | None = None  # that of which STATE speaks
     donated: list[StateRows] = field(default_factory=list)

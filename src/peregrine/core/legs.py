@@ -15,7 +15,7 @@ from dataclasses import replace
 from peregrine.core.fetching import Fetching
 from peregrine.core.keyspace import KeySet
 from peregrine.core.leg import Leg, LegBook, Ports
-from peregrine.core.mechanisms.program import Mechanism, On
+from peregrine.core.mechanisms.program import Mechanism, On, Open
 from peregrine.core.migrate import Migration, Role
 from peregrine.core.primitives import Halts, ask_ripe, perform, snapshot_fetched, sweep
 from peregrine.core.replicating import Replicating
@@ -240,6 +240,18 @@ class Legs:
 
     def passed_gate(self, migration: Migration, item: Rows | Clock) -> None:
         self.router.emitted(migration.target, migration.op, replace(item, gate=None))
+
+    def stand_in(self, migration: Migration) -> None:
+        """The target has moved, and what it emits passes here, not the gate: it waits here for the gate's word."""
+        if self.mechanism(migration).steps(Role.GATE, On.TERMINATE):
+            leg = self.book.open(migration, Role.GATE)
+            if leg is not None:
+                leg.closed = leg.stands_in = True
+
+    def stood_in(self, migration: Migration) -> None:
+        leg = self.book.get(migration.id, Role.GATE)
+        if leg is not None and leg.stands_in:
+            perform(self, leg, Open())
 
     # --- what the router notices ---
 

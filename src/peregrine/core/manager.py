@@ -1,4 +1,4 @@
-"""The manager as one machine: the coordinator, and mobility that proposes plans to it.
+"""The manager as one machine: the coordinator, and mobility and redeploying that propose plans to it.
 
 Deterministic over its journal, like everything that must survive a crash.
 """
@@ -16,14 +16,23 @@ from peregrine.core.coordinator import (
 )
 from peregrine.core.mechanisms import MECHANISMS
 from peregrine.core.mechanisms.program import Mechanism
-from peregrine.core.messages import Attached, Report, Stray, Tick
+from peregrine.core.messages import Attached, Rehomed, Report, Stray, Tick
 from peregrine.core.mobility import GiveUp, Mobility, MobilityEvent, Propose
 from peregrine.core.operator import OpSpec
 from peregrine.core.placement import Placement
+from peregrine.core.redeploying import (
+    Planning,
+    PutOff,
+    Redeployed,
+    Redeploying,
+    RedeployingEvent,
+    TopologyChanged,
+)
 from peregrine.core.validity import Producers
 from peregrine.types import OpId
 
-ManagerEvent = Submit | Cancel | Report | Tick | Attached | Stray
+ManagerEvent = Submit | Cancel | Report | Tick | Attached | Stray | Rehomed | TopologyChanged
+ManagerEffect = CoordinatorEffect | PutOff | Redeployed
 
 
 class Manager:
@@ -35,38 +44,61 @@ class Manager:
         producers: Producers,
         mechanisms: Mapping[str, Mechanism] = MECHANISMS,
         dwell_ms: int = 5000,
+        planning: Planning | None = None,
     ) -> None:
+        """Without `planning` the topology stays as it is."""
         self.coordinator = Coordinator(placement, operators, producers, mechanisms)
         self.attachments = attachments
         self.mobility = Mobility(self.coordinator, attachments, dwell_ms)
+        self.redeploying = None if planning is None else Redeploying(self.coordinator, planning)
 
     @property
     def idle(self) -> bool:
         """Nothing runs and no key is on a trip: time alone changes nothing."""
-        return not self.coordinator.running and not self.mobility.trips
+        still = self.redeploying is None or self.redeploying.idle
+        return still and not self.coordinator.running and not self.mobility.trips
 
-    def step(self, event: ManagerEvent) -> list[CoordinatorEffect]:
+    def step(self, event: ManagerEvent) -> list[ManagerEffect]:
         """A plan of the user that cannot be carried out raises an error and changes nothing."""
-        effects: list[CoordinatorEffect] = []
+        effects: list[ManagerEffect] = []
         if isinstance(event, Submit | Cancel | Report | Tick):
             effects += self._coordinate(event)
         if isinstance(event, Attached | Stray | Tick):
             effects += self._roam(event)
+        if isinstance(event, TopologyChanged | Rehomed | Attached | Tick):
+            effects += self._redeploy(event)
         return effects
 
-    def _coordinate(self, event: CoordinatorEvent) -> list[CoordinatorEffect]:
-        effects = self.coordinator.step(event)
-        for effect in list(effects):
+    def _coordinate(self, event: CoordinatorEvent) -> list[ManagerEffect]:
+        return self._follow(self.coordinator.step(event))
+
+    def _follow(self, effects: list[CoordinatorEffect]) -> list[ManagerEffect]:
+        """Plans that have ended are news for those who propose plans."""
+        all_effects: list[ManagerEffect] = [*effects]
+        for effect in effects:
             if isinstance(effect, PlanEnded):
-                effects += self._roam(effect)
-        return effects
+                all_effects += self._roam(effect)
+                all_effects += self._redeploy(effect)
+        return all_effects
 
-    def _roam(self, event: MobilityEvent) -> list[CoordinatorEffect]:
-        effects: list[CoordinatorEffect] = []
+    def _roam(self, event: MobilityEvent) -> list[ManagerEffect]:
+        effects: list[ManagerEffect] = []
         for wish in self.mobility.step(event):
             match wish:
                 case Propose(plan):
                     effects += self._coordinate(Submit(plan))
                 case GiveUp(plan_id):
                     effects += self._coordinate(Cancel(plan_id))
+        return effects
+
+    def _redeploy(self, event: RedeployingEvent) -> list[ManagerEffect]:
+        effects: list[ManagerEffect] = []
+        for effect in self.redeploying.step(event) if self.redeploying is not None else ():
+            match effect:
+                case Propose(plan):
+                    effects += self._coordinate(Submit(plan))
+                case PlanEnded():
+                    effects += self._follow([effect])
+                case _:
+                    effects.append(effect)
         return effects

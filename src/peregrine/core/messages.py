@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from peregrine.core.host import Emission
 from peregrine.core.keyspace import KeySet
 from peregrine.core.migrate import Migration
+from peregrine.core.rehoming import Rehoming
 from peregrine.core.replication import NOTHING_MOVED, StateMoved
 from peregrine.core.rows import Clock, Entry, Item, Rows
 from peregrine.types import MigrationId, OpId, PlaceId, SiteId, SourceId
@@ -32,6 +33,17 @@ class FromLink:
     """What a neighbouring router sent, numbered from `first_seq` on without gaps."""
 
     neighbour: SiteId
+    first_seq: int
+    items: tuple[Item, ...]
+    session: int = 0  # numbers begin anew in each: it is that of the rehoming by which the two became neighbours
+
+
+@dataclass(frozen=True, slots=True)
+class HandedBack:
+    """What `HandBack` asked for. Nothing more is sent in this session."""
+
+    neighbour: SiteId
+    session: int
     first_seq: int
     items: tuple[Item, ...]
 
@@ -134,14 +146,22 @@ class WarmUp:
 
 
 @dataclass(frozen=True, slots=True)
+class Rehome:
+    """This site is to change its parent. `gates`: migrations that run, into its subtree from outside of it."""
+
+    rehoming: Rehoming
+    gates: tuple[Migration, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Together:
     """Events that came at the same time, in one record of the journal: their small batches are routed as one."""
 
     events: "tuple[Single, ...]"
 
 
-Command = SetOwner | Begin | Abort | Query | KeepReplicas | StopReplicas | WarmUp
-Single = FromSource | FromLink | FromHost | Committed | ChunksHere | Attach | Tick | Command
+Command = SetOwner | Begin | Abort | Query | KeepReplicas | StopReplicas | WarmUp | Rehome
+Single = FromSource | FromLink | FromHost | Committed | ChunksHere | HandedBack | Attach | Tick | Command
 Event = Single | Together
 
 
@@ -164,6 +184,19 @@ class Send:
     neighbour: SiteId
     seq: int
     item: Item
+    session: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class HandBack:
+    """End this session, and tell what was sent in it behind `after` (None: behind what is acknowledged): `HandedBack`.
+
+    Lost when the router stops: after a restart, what `Router.hand_backs` returns has to be performed again.
+    """
+
+    neighbour: SiteId
+    session: int
+    after: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,6 +246,14 @@ class Report:
 
 
 @dataclass(frozen=True, slots=True)
+class Rehomed:
+    """To the manager, who may be away: it asks again with the same `Rehome`."""
+
+    site: SiteId
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
 class Reached:
     """For observers: how far a migration is. Nobody decides by it, so it may be lost; it may also come again."""
 
@@ -241,4 +282,6 @@ class Attached:
     nth: int = 0
 
 
-Effect = Append | Send | Deliver | DeadLetter | Fetch | Emitted | Report | Reached | Stray | Attached
+Effect = (
+    Append | Send | HandBack | Deliver | DeadLetter | Fetch | Emitted | Report | Rehomed | Reached | Stray | Attached
+)

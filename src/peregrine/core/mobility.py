@@ -15,6 +15,7 @@ from peregrine.core.coordinator import Coordinator, PlanEnded, Status
 from peregrine.core.keyspace import KeySet
 from peregrine.core.messages import Attached, Stray, Tick
 from peregrine.core.reconfigure import Move, Plan
+from peregrine.core.topology import Topology
 from peregrine.errors import PlanError
 from peregrine.types import OpId, SiteId, SourceId, site_of
 
@@ -52,13 +53,16 @@ MobilityEffect = Propose | GiveUp
 class Mobility:
     def __init__(self, coordinator: Coordinator, attachments: Attachments, dwell_ms: int = 5000) -> None:
         self._coordinator = coordinator
-        self._topology = coordinator.placement.topology
         self.dwell_ms = dwell_ms
         self._attachments = attachments
         self._since_ms: dict[SourceId, int] = {}
         self._moves: dict[SourceId, int] = {}  # how often each source has moved, as far as is known
         self.trips: dict[tuple[OpId, str], Trip] = {}
         self._count = 0
+
+    @property
+    def _topology(self) -> Topology:
+        return self._coordinator.placement.topology
 
     def step(self, event: MobilityEvent) -> list[MobilityEffect]:
         match event:
@@ -89,6 +93,8 @@ class Mobility:
         if trip is not None and trip.phase is not Phase.DWELL:
             return
         owner = self._coordinator.placement.owner(*at)
+        if stray.site not in self._topology:
+            return  # it has left meanwhile
         if site_of(owner) == stray.site or not self._topology.is_at_or_above(stray.site, site_of(owner)):
             return  # the news is older than what the manager already did
         move = Move(stray.op, self._keys(*at), owner, self._topology.main_place(stray.site), anchor=stray.site)

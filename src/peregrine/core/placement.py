@@ -20,7 +20,7 @@ Initial = Sequence[tuple[OpId, KeySet, PlaceId]]  # where keys are at first that
 class Placement:
     def __init__(self, topology: Topology, operators: Mapping[OpId, OpSpec], initial: Initial = ()) -> None:
         """All keys are at the root, but for those that `initial` puts elsewhere."""
-        self.topology = topology
+        self.topology = topology  # replaced when it changes: read it here
         self.operators = {op: spec for op, spec in operators.items() if not spec.sink}
         self._owners: RuleTable[PlaceId] = RuleTable(topology.main_place(topology.root))
         for op, spec in self.operators.items():
@@ -36,6 +36,10 @@ class Placement:
             everything = KeySet.everything(self._owners.groups_of(op))
             self._instances[op] = dict(self._owners.partition(op, everything))
         return self._instances[op]
+
+    def where(self, op: OpId, keys: KeySet) -> list[tuple[PlaceId, KeySet]]:
+        """These keys by where they are."""
+        return self._owners.partition(op, keys)
 
     def owner(self, op: OpId, key: str) -> PlaceId:
         return self._owners.lookup_one(op, key)

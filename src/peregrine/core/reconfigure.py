@@ -103,3 +103,17 @@ def even_chunks(keys: KeySet, count: int) -> list[KeySet]:
         names = [part for part in parts[first:end] if isinstance(part, str)]
         chunks.append(KeySet.of_groups(keys.groups, groups) & keys | KeySet.of_keys(keys.groups, names))
     return chunks
+
+
+def taken_back(plans: Iterable[Plan], done: Iterable[Move], suffix: str = "back") -> tuple[Plan, ...]:
+    """Plans that bring back what has been moved already when a redeployment fails: the same moves, last first."""
+    moved = set(done)
+    back = []
+    for plan in plans:
+        stages = tuple(
+            tuple(replace(move, source=move.target, target=move.source) for move in stage if move in moved)
+            for stage in reversed(plan.stages)
+        )
+        if any(stages):
+            back.append(replace(plan, id=f"{plan.id}-{suffix}", stages=tuple(stage for stage in stages if stage)))
+    return tuple(back)

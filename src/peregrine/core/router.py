@@ -3,7 +3,8 @@
 `step` is the only thing that changes a router, and it is deterministic: see `core/messages.py` for what must be durable
 when. A row is looked up in the rules and goes to a host of this site, up to the parent or down to a child; a producer
 never knows where its consumer runs (Shepherd IV-A, Falcon III-C). What a migration changes about that is in
-`core/legs.py`. A router never runs user code and never reads a clock.
+`core/legs.py`, what a site that changes its parent changes in `core/rehomings.py`. A router never runs user code and
+never reads a clock.
 """
 
 from collections.abc import Callable, Iterator
@@ -31,9 +32,13 @@ from peregrine.core.messages import (
     FromHost,
     FromLink,
     FromSource,
+    HandBack,
+    HandedBack,
     KeepReplicas,
     Query,
     Reached,
+    Rehome,
+    Rehomed,
     Report,
     Send,
     SetOwner,
@@ -45,8 +50,10 @@ from peregrine.core.messages import (
     WarmUp,
 )
 from peregrine.core.migrate import Role
+from peregrine.core.rehoming import Message
+from peregrine.core.rehomings import Rehomings
 from peregrine.core.replication import NOTHING_MOVED, StateMoved
-from peregrine.core.routes import Down, InLeg, Local, Route, Sink, Up
+from peregrine.core.routes import Down, InLeg, InRehoming, Local, Route, Sink, Up
 from peregrine.core.rows import (
     ROW_SCHEMA,
     ChunksTaken,
@@ -59,6 +66,7 @@ from peregrine.core.rows import (
     length,
 )
 from peregrine.core.rules import RuleTable, split
+from peregrine.core.ways import Ways
 from peregrine.errors import ProtocolError
 from peregrine.types import MigrationId, OpId, PlaceId, SiteId, SourceId, site_of
 
@@ -70,25 +78,27 @@ Way = None | SiteId | tuple[PlaceId, OpId]  # from a device, from a neighbour, f
 class Router:
     intake_type: type[Intake] = Intake
     legs_type: type[Legs] = Legs
+    rehomings_type: type[Rehomings] = Rehomings
 
     def __init__(self, config: RouterConfig) -> None:
         self.config = config
         self.site = config.site
         topology = config.topology
-        self._parent = None if config.site == topology.root else topology.parent(config.site)
-        home: Route = Local(topology.main_place(config.site)) if self._parent is None else Up()
+        self.ways = Ways(topology, config.site)
+        home: Route = Local(topology.main_place(config.site)) if self.ways.is_root else Up()
         self.table: RuleTable[Route] = RuleTable(home)
         for spec in config.operators.values():
             self.table.add_op(spec.op, spec.groups)
-            if spec.sink and self._parent is None:
+            if spec.sink and self.ways.is_root:
                 self.table.assign(spec.op, KeySet.everything(spec.groups), Sink())
-        self.intake = self.intake_type(config)
+        self.intake = self.intake_type(config, self.ways)
         self.legs = self.legs_type(self, config.mechanisms)
+        self.rehomings = self.rehomings_type(self)
         self.now_ms = 0
         self.ends: dict[PlaceId, int] = {}  # next offset of each host log
         self.commits: dict[PlaceId, int] = {}
         self._effects: list[Effect] = []
-        self._sent: dict[SiteId, int] = {}  # last sequence number sent to each neighbour
+        self._sent: dict[SiteId, tuple[int, int]] = {}  # session, last sequence number sent in it to each neighbour
         self._results = 0
         self._dead = 0
         self._strays: dict[tuple[OpId, str], SourceId] = {}
@@ -167,6 +177,10 @@ class Router:
                 self.legs.abort(migration)
             case Query(migration):
                 self.legs.tell_status(migration)
+            case Rehome():
+                self.rehomings.begin(event)
+            case HandedBack():
+                self.rehomings.handed_back(event)
 
     # --- what the outside may ask ---
 
@@ -183,8 +197,16 @@ class Router:
     def acked_source(self, source: SourceId) -> int:
         return self.intake.acked_source(source)
 
-    def acked_link(self, neighbour: SiteId) -> int:
-        return self.intake.acked_link(neighbour)
+    def acked_link(self, neighbour: SiteId, session: int | None = None) -> int:
+        return self.intake.acked_link(neighbour, session)
+
+    @property
+    def parent(self) -> SiteId | None:
+        return self.ways.parent
+
+    def hand_backs(self) -> list[HandBack]:
+        """What has been asked for and has not been handed back: to be performed again after a restart."""
+        return list(self.rehomings.hand_backs())
 
     def fetches(self) -> list[Fetch]:
         """What has been asked for and has not come: to be performed again after a restart."""
@@ -198,10 +220,11 @@ class Router:
         for place, offset in self.commits.items():
             assert offset <= self.ends.get(place, 0), f"{place} committed {offset} of {self.ends.get(place, 0)} rows"
         self.legs.check()
+        self.rehomings.check()
 
     def leftovers(self) -> list[str]:
-        """What should not be there once every migration has ended."""
-        return self.legs.leftovers()
+        """What should not be there once every migration and every rehoming has ended."""
+        return self.legs.leftovers() + self.rehomings.leftovers()
 
     # --- events ---
 
@@ -230,12 +253,18 @@ class Router:
 
     def receive(self, item: Item, via: SiteId | None) -> None:
         """An item from a neighbour or from a host of this site."""
-        if isinstance(item, Marker) and item.moves:
-            self.legs.learn_owner(item.migration)
+        if item.dest is not None and self.rehomings.turns_off(item, via, self.ways.has(item.dest)):
+            return
+        if isinstance(item, Marker):
+            if item.moves:
+                self.legs.learn_owner(item.migration)
+            self.rehomings.hear(item)
         if isinstance(item, StateRows) and item.origin is None:
             item = self.legs.fetching.depart(item)
-        if item.dest is not None and item.dest != self.site:
-            self.send(item, item.dest)
+        if isinstance(item, Message):
+            self.rehomings.on_message(item, via)
+        elif item.dest is not None and item.dest != self.site:
+            self._pass_on(item, item.dest, via)
         elif isinstance(item, Rows | Clock):
             self.route(item if item.dest is None else replace(item, dest=None), via)
         elif isinstance(item, Marker):
@@ -244,6 +273,8 @@ class Router:
             self.legs.fetching.taken(item.pin)
         else:
             self.legs.on_state(item)
+        if isinstance(item, Marker) and item.moves:
+            self.rehomings.relearnt(item.migration)
 
     def route(self, item: Rows | Clock, via: SiteId | None = None) -> None:
         """Late binding: where do these rows go from here?"""
@@ -269,12 +300,17 @@ class Router:
             case Local(place):
                 self.append(place, item)
             case Up():
-                assert self._parent is not None
-                self._send(self._parent, item)
+                self.up(item)
+            case _ if self.rehomings.turns_off(item, via, stops=True):
+                pass
             case Down(child):
-                if via is None or via != self._parent:
+                if via is None or via != self.parent:
                     self.note_strays(item)
-                self._send(child, item)
+                self.to_neighbour(child, item)
+            case InRehoming(number):
+                if via is None or via != self.parent:
+                    self.note_strays(item)
+                self.rehomings.treat(number, item, via)
             case InLeg(migration, role):
                 self.legs.treat(migration, role, item)
             case Sink():
@@ -293,8 +329,10 @@ class Router:
         site = site_of(place)
         if site == self.site:
             return Local(place)
-        hop = self.config.topology.next_hop(self.site, site)
-        return Up() if hop == self._parent else Down(hop)
+        if (number := self.rehomings.turning(site)) is not None:
+            return InRehoming(number)
+        child = self.ways.below.get(site)
+        return Up() if child is None else Down(child)
 
     # --- what legs and routing perform ---
 
@@ -316,11 +354,32 @@ class Router:
         if to == self.site:
             self.receive(item, None)
         else:
-            self._send(self.config.topology.next_hop(self.site, to), item)
+            self._pass_on(item, to, None)
 
-    def _send(self, neighbour: SiteId, item: Item) -> None:
-        seq = self._sent[neighbour] = self._sent.get(neighbour, -1) + 1
-        self._effects.append(Send(neighbour, seq, item))
+    def _pass_on(self, item: Item, to: SiteId, via: SiteId | None) -> None:
+        if self.rehomings.holds(item, to, via):
+            return
+        child = self.rehomings.child_towards(to, via)
+        if child is not None:
+            self.to_neighbour(child, item)
+        elif self.ways.reaches(to):
+            self.up(item)
+        elif isinstance(item, StateRows) and item.migration is None:
+            self.legs.fetching.refuse(item)  # a replica at a site that has left
+        elif not isinstance(item, ChunksTaken):  # whoever kept those chunks has left, and needs no telling
+            raise self.protocol_error(f"an item for {to}, which is not in the tree: {item}")
+
+    def up(self, item: Item) -> None:
+        if not self.rehomings.fences(item):
+            assert self.parent is not None, f"{item} has no way from {self.site}"
+            self.to_neighbour(self.parent, item)
+
+    def to_neighbour(self, neighbour: SiteId, item: Item) -> None:
+        session = self.intake.session(neighbour)
+        before = self._sent.get(neighbour, (session, -1))
+        seq = before[1] + 1 if before[0] == session else 0
+        self._sent[neighbour] = session, seq
+        self._effects.append(Send(neighbour, seq, item, session))
 
     def emitted(self, place: PlaceId, op: OpId, item: Rows | Clock) -> None:
         if isinstance(item, Rows):
@@ -336,6 +395,12 @@ class Router:
 
     def fetch(self, fetch: Fetch) -> None:
         self._effects.append(fetch)
+
+    def hand_back(self, wanted: HandBack) -> None:
+        self._effects.append(wanted)
+
+    def rehomed(self, number: int) -> None:
+        self._effects.append(Rehomed(self.site, number))
 
     def reached(self, migration: MigrationId, step: str) -> None:
         self._effects.append(Reached(self.site, migration, step))

@@ -34,8 +34,15 @@ class InLeg:
 
 
 @dataclass(frozen=True, slots=True)
+class InRehoming:
+    """Down to a site that is changing its parent: how far that is decides."""
+
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
 class Sink:
     """Into the results log."""
 
 
-Route = Local | Up | Down | InLeg | Sink
+Route = Local | Up | Down | InLeg | InRehoming | Sink

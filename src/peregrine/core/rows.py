@@ -18,6 +18,7 @@ from peregrine.core.chunks import chunk_name
 from peregrine.core.keyspace import KeySet, stable_hash
 from peregrine.core.mechanisms.program import On
 from peregrine.core.migrate import Migration, Role
+from peregrine.core.rehoming import Message
 from peregrine.types import MigrationId, OpId, PlaceId, SiteId, SourceId
 
 ROW_SCHEMA = pa.schema(
@@ -186,7 +187,7 @@ class ChunksTaken:
     pin: int
 
 
-Item = Rows | Clock | Marker | StateRows | ChunksTaken
+Item = Rows | Clock | Marker | StateRows | ChunksTaken | Message
 
 
 @dataclass(frozen=True, slots=True)

@@ -59,6 +59,18 @@ class RuleTable(Generic[R]):
             self._routes.append(route)
         rules.assign(keys, route_id)
 
+    def replace(self, old: R, new: R) -> None:
+        """Every key that goes to `old` now goes to `new`; keys of which something else was learnt stay as they are."""
+        if old not in self._ids:
+            return
+        into = self._ids.setdefault(new, len(self._routes))
+        if into == len(self._routes):
+            self._routes.append(new)
+        new_ids = np.arange(len(self._routes), dtype=np.int32)
+        new_ids[self._ids[old]] = into
+        for rules in self._rules.values():
+            rules.replace(new_ids)
+
     def _renumber(self) -> None:
         """Forget routes that no key takes any more: each migration has routes of its own, and goes."""
         used = sorted({0}.union(*(rules.ids_in_use() for rules in self._rules.values())))
@@ -196,6 +208,16 @@ class _Rules:
         self.by_group = new_ids[self.by_group]
         self.overrides.renumber(new_ids)
         self.only = self._the_only()
+
+    def replace(self, new_ids: RouteIds) -> None:
+        """As `renumber`, but two routes may become one: then overrides that say the same as their group go."""
+        self.renumber(new_ids)
+        own = self.overrides.in_groups(frozenset(range(self.groups)), self.groups)
+        same = sorted((stable_hash(name), name) for name, g, route_id in own if route_id == self.by_group[g])
+        if same:
+            hashes = np.array([key_hash for key_hash, _ in same], dtype=np.uint64)
+            self.overrides.put(hashes, [name for _, name in same], np.full(len(same), NO_ROUTE, dtype=np.int32))
+            self.only = self._the_only()
 
     def ids_in_use(self) -> list[int]:
         # Entry by entry: -1 (no route) is counted at 0.

@@ -246,6 +246,16 @@ class Topology:
             _children={**self._children, parent: tuple(sorted((*self.children(parent), site)))},
         )
 
+    def with_parent(self, site: SiteId, parent: SiteId, link: Link) -> "Topology":
+        """This tree with a site, and all below it, below another parent."""
+        if self.is_at_or_above(site, parent) if self.depth(site) <= self.depth(parent) else False:
+            raise ConfigurationError(f"{parent!r} is below {site!r}", "choose a parent that is not")
+        parents = {each: (above, self._link[each]) for each, above in self._parent.items()}
+        parents[site] = (parent, link)
+        hosts = {each.id: each.hosts for each in self._site.values()}
+        prices = {each.id: each.cpu_price for each in self._site.values()}
+        return _grow(self.root, parents, hosts, prices, self.unused)
+
     def with_host(self, name: str) -> "Topology":
         """This tree with one more place at each site, `site/name`, beside those that it has."""
         for site in self._site.values():

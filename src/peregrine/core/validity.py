@@ -12,6 +12,7 @@ from peregrine.core.mechanisms.program import Mechanism
 from peregrine.core.operator import OpSpec
 from peregrine.core.placement import Placement
 from peregrine.core.reconfigure import Move, Stage
+from peregrine.core.topology import Topology
 from peregrine.errors import OverlapError, PlanError, UnknownName
 from peregrine.types import OpId, SiteId, SourceId, site_of
 
@@ -37,9 +38,12 @@ class AttachedProducers:
 class Validity:
     def __init__(self, placement: Placement, operators: Mapping[OpId, OpSpec], producers: Producers) -> None:
         self._placement = placement
-        self._topology = placement.topology
         self._operators = operators
         self._producers = producers
+
+    @property
+    def _topology(self) -> Topology:
+        return self._placement.topology
 
     def check_stage(self, stage: Stage, mechanism: Mechanism, coming: Callable[[OpId], list[Move]]) -> None:
         """Imagines the stage carried out: call it within `Placement.trial`. `coming`: moves that run and may matter."""
@@ -91,11 +95,20 @@ class Validity:
     def anchors(self, move: Move) -> list[SiteId]:
         """The sites that can decide the order of K, the one on the shorter way first.
 
-        D's router always can. S's router can if D is not below it: otherwise rows that passed D's router on their way
-        up to S before the switch would come back down to it behind rows that D has already taken.
+        D's router always can. S's router can if no rows pass D's router on their way to S: those that did before the
+        switch would come back to it behind rows that D has already taken. So D must be above S, and all producers below
+        it; they need not be when a site has changed its parent and its keys have not followed it yet. (Rows of sources
+        that roam are put in order by the host.)
         """
         source, target = site_of(move.source), site_of(move.target)
-        return [source, target] if self._topology.is_at_or_above(target, source) else [target]
+        upwards = self._topology.is_at_or_above(target, source)
+        return [source, target] if upwards and self._all_below(move, source) else [target]
+
+    def _all_below(self, move: Move, site: SiteId) -> bool:
+        if self._operators[move.op].roaming:
+            return True
+        producers = [*self._producers(move.op, move.keys), *self._placement.upstream(move.op)]
+        return all(self._topology.is_at_or_above(site, at) for _, at in producers)
 
     def _check_above(self, move: Move, coming: list[Move]) -> None:
         """Falcon III-B: an instance must be above all producers of its keys, now and when what runs has ended."""
@@ -105,4 +118,6 @@ class Validity:
         consumers = self._placement.downstream(move.op)
         consumers += [(m.op, m.target) for m in coming if m.op in self._operators[move.op].feeds]
         for consumer, place in consumers:
-            self._placement.check_above(consumer, place, [(move.op, site_of(move.target))])
+            # Above S as well, or the outputs of S and D do not meet at the gate.
+            ends = [(move.op, site_of(move.target)), (move.op, site_of(move.source))]
+            self._placement.check_above(consumer, place, ends)

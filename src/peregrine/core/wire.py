@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 import pyarrow as pa
 
+from peregrine.core.rehoming import Detach, Fenced, Join, Left, Rehoming, Returned, Word
 from peregrine.core.rows import (
     ROW_SCHEMA,
     AskRipe,
@@ -38,6 +39,10 @@ _KINDS: dict[bytes, type[Any]] = {
     b"A": AskRipe,
     b"F": ForgetSent,
     b"K": ChunksTaken,
+    b"J": Join,
+    b"X": Detach,
+    b"L": Left,
+    b"W": Word,
 }
 _KIND_OF = {of: kind for kind, of in _KINDS.items()}
 _encoder = msgspec.msgpack.Encoder(order="deterministic")
@@ -55,6 +60,9 @@ class RowsHeader(msgspec.Struct, array_like=True):
 
 
 _header_decoder = msgspec.msgpack.Decoder(RowsHeader)
+# Items that carry another item, which is a message of its own inside of theirs.
+_returned = msgspec.msgpack.Decoder(tuple[Rehoming, bytes])
+_fenced = msgspec.msgpack.Decoder(tuple[Rehoming, bytes, int | None])
 
 
 def encode(item: Item | Entry) -> bytes:
@@ -64,6 +72,10 @@ def encode(item: Item | Entry) -> bytes:
             RowsHeader(item.op, item.stamp, item.dest, item.detour, item.muted, item.sample, item.gate)
         )
         body = len(header).to_bytes(4, "little") + header + item.batch.serialize().to_pybytes()
+    elif isinstance(item, Returned):
+        kind, body = b"B", _encoder.encode((item.rehoming, encode(item.item)))
+    elif isinstance(item, Fenced):
+        kind, body = b"N", _encoder.encode((item.rehoming, encode(item.item), item.number))
     else:
         kind = _KIND_OF[type(item)]
         body = _encoder.encode(item)
@@ -78,6 +90,12 @@ def decode(message: bytes, schema: pa.Schema = ROW_SCHEMA) -> Item | Entry:
     try:
         if kind == b"R":
             return _decode_rows(body, schema)
+        if kind == b"B":
+            rehoming, inner = _returned.decode(body)
+            return Returned(rehoming, decode_item(inner))
+        if kind == b"N":
+            rehoming, inner, number = _fenced.decode(body)
+            return Fenced(rehoming, decode_item(inner), number)
         if kind not in _decoders:
             raise _corrupt(message, f"it has the unknown kind {kind!r}")
         item: Item | Entry = _decoders[kind].decode(body)
@@ -103,7 +121,7 @@ def _corrupt(message: bytes, why: str) -> CorruptMarker:
 def decode_item(message: bytes) -> Item:
     """What one router sent to another."""
     found = decode(message)
-    if not isinstance(found, Rows | Clock | Marker | StateRows | ChunksTaken):
+    if not isinstance(found, Item):
         raise _corrupt(message, f"a {type(found).__name__} does not travel between routers")
     return found
 
@@ -111,6 +129,6 @@ def decode_item(message: bytes) -> Item:
 def decode_entry(message: bytes) -> Entry:
     """What lies in the log of a host."""
     found = decode(message)
-    if isinstance(found, Marker | StateRows | ChunksTaken):
+    if not isinstance(found, Entry):
         raise _corrupt(message, f"a {type(found).__name__} does not lie in the log of a host")
     return found

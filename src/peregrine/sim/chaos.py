@@ -22,13 +22,14 @@ def draw_plan(rng: random.Random, scenario: Scenario, placement: Placement, id: 
     if not ops:
         return None
     op = rng.choice(ops)
-    places = [place for site in scenario.topology.sites for place in scenario.topology.places(site)]
+    topology = placement.topology
+    places = [place for site in topology.sites for place in topology.places(site)]
     instances = placement.instances(op)
     source = rng.choice(sorted(instances))
     target = rng.choice([place for place in places if place != source] or [source])
-    above = scenario.topology.ancestors(site_of(source))
+    above = topology.ancestors(site_of(source))
     if above and rng.random() < 0.3:  # upwards there are two anchors, and the upper one is the longer way round
-        target = scenario.topology.main_place(rng.choice(above))
+        target = topology.main_place(rng.choice(above))
     keys = _some_keys(rng, scenario, op, instances[source])
     try:
         stages = _stages(rng, placement, op, keys, source, target)

@@ -80,9 +80,11 @@ class SimFetch:
         """The links to the origin; None if something on the way is down."""
         way: list[SimLink] = []
         at = self._near
-        topology = self._machine.config.topology
         while at.site != self._fetch.origin:
-            hop = topology.next_hop(at.site, self._fetch.origin)
+            ways = at.machine.ways
+            hop = ways.below.get(self._fetch.origin) or ways.parent
+            if hop is None or hop not in at.links or len(way) > len(self._sites):
+                return None  # somebody is changing its parent just now
             link, at = at.links[hop], self._sites[hop]
             if not link.up or not at.up:
                 return None

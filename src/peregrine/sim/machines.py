@@ -21,6 +21,8 @@ from peregrine.core.messages import (
     Event,
     Fetch,
     FromHost,
+    HandBack,
+    HandedBack,
     Send,
     Single,
     Together,
@@ -50,7 +52,9 @@ class SimRouter:
         self.site = self.machine.site
         self.up = True
         self.journal: list[bytes] = []
-        self.links: dict[SiteId, SimLink] = {}
+        self.links: dict[SiteId, SimLink] = {}  # to each neighbour, in its newest session
+        self.sessions: dict[tuple[SiteId, int], SimLink] = {}  # all that there ever were
+        self.connect: Callable[[SiteId, SiteId, int], SimLink] | None = None
         self.hosts: dict[PlaceId, SimHost] = {}
         self.sites: Mapping[SiteId, SimRouter] = {}  # all of them: whom chunks are fetched from
         self.chunks = MemoryChunks()
@@ -78,8 +82,8 @@ class SimRouter:
             self._world.after(self._world.rng.uniform(0.05, 1.5), lambda: self._sync(epoch))
         return True
 
-    def acked_link(self, neighbour: SiteId) -> int:
-        return self.machine.acked_link(neighbour)
+    def acked_link(self, neighbour: SiteId, session: int | None = None) -> int:
+        return self.machine.acked_link(neighbour, session)
 
     def _sync(self, epoch: int) -> None:
         if epoch != self._epoch:
@@ -108,8 +112,12 @@ class SimRouter:
             case Append(place, offset, entry):
                 self.hosts[place].log.append(offset, entry)
                 self.hosts[place].wake()
-            case Send(neighbour, seq, item):
-                self.links[neighbour].put(seq, item)
+            case Send(neighbour, seq, item, session):
+                self.link(neighbour, session).put(seq, item)
+            case HandBack():
+                # Later: in a replay it shows only at the end whether it is still wanted.
+                machine = self.machine
+                self._world.after(0.0, lambda: self._hand_back(effect, machine))
             case Fetch():
                 # Later: in a replay it shows only at the end whether it is still wanted.
                 self._world.after(0.0, SimFetch(self._world, self, self.sites, effect).go_on)
@@ -117,6 +125,21 @@ class SimRouter:
                 if offset == self._results_end:
                     self.results.append(effect)
                     self._results_end += len(effect.rows)
+
+    def link(self, neighbour: SiteId, session: int) -> SimLink:
+        """A link is opened when the first item goes over it."""
+        link = self.sessions.get((neighbour, session))
+        if link is None:
+            assert self.connect is not None
+            link = self.sessions[neighbour, session] = self.connect(self.site, neighbour, session)
+            if neighbour not in self.links or self.links[neighbour].session < session:
+                self.links[neighbour] = link
+        return link
+
+    def _hand_back(self, wanted: HandBack, machine: Router) -> None:
+        if self.up and self.machine is machine and wanted in machine.hand_backs():
+            frame = self.link(wanted.neighbour, wanted.session).sender.hand_back(wanted.after)
+            self.offer(HandedBack(wanted.neighbour, wanted.session, frame.first_seq, frame.items))
 
     def crash(self) -> None:
         """Dies before, while or after it writes its journal, or in the middle of performing effects.
@@ -144,7 +167,7 @@ class SimRouter:
             for effect in self.machine.step(event):
                 self._perform(effect)
         self._step_on(events[self._performed :])
-        for link in self.links.values():
+        for link in self.sessions.values():
             link.sender.broke()
             link.pump()
         for host in self.hosts.values():
@@ -152,7 +175,7 @@ class SimRouter:
 
     @property
     def idle(self) -> bool:
-        if self.machine.fetches():
+        if self.machine.fetches() or self.machine.hand_backs():
             return False
         return self.up and not self._inbox and all(link.sender.backlog_items == 0 for link in self.links.values())
 

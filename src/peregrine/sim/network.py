@@ -4,8 +4,8 @@ It delivers frames in order, loses what is on its way when it breaks or the far 
 while what was not acknowledged. Exactly-once, in-order delivery is the protocol's work, not the link's.
 """
 
-from collections.abc import Callable
-from typing import Protocol
+from collections.abc import Callable, Iterator
+from typing import Generic, Protocol, TypeVar
 
 import pyarrow as pa
 
@@ -27,18 +27,26 @@ class FarEnd(Protocol):
     up: bool
 
     def offer(self, event: Single, durable: Callable[[], None] | None = None) -> bool: ...
-    def acked_link(self, neighbour: SiteId) -> int: ...
+    def acked_link(self, neighbour: SiteId, session: int | None = None) -> int: ...
 
 
 class SimLink:
     """One direction of a link."""
 
     def __init__(
-        self, world: World, near: FarEnd, far: FarEnd, link: Link, bad_frames: float = 0.0, wire: bool = True
+        self,
+        world: World,
+        near: FarEnd,
+        far: FarEnd,
+        link: Link,
+        bad_frames: float = 0.0,
+        wire: bool = True,
+        session: int = 0,
     ) -> None:
         """`bad_frames`: the share of frames in which a byte changes on the way. `wire`: encode and decode what is
         sent.
         """
+        self.session = session
         self._bad_frames = bad_frames
         self._wire = wire
         self.sender = LinkSender()
@@ -83,13 +91,13 @@ class SimLink:
         far, near = self._far, self._near
 
         def durable() -> None:
-            self._world.after(back_ms, lambda: self._acked(far.acked_link(near.site), epoch))
+            self._world.after(back_ms, lambda: self._acked(far.acked_link(near.site, self.session), epoch))
 
         try:
             items = self._over_the_wire(frame) if self._wire else frame.items
         except CorruptMarker:
             return  # not acknowledged, so it is sent again
-        far.offer(FromLink(near.site, frame.first_seq, items), durable)
+        far.offer(FromLink(near.site, frame.first_seq, items, self.session), durable)
 
     def _over_the_wire(self, frame: Frame) -> tuple[Item, ...]:
         messages = [wire.encode(item) for item in frame.items]
@@ -132,6 +140,70 @@ class SimLink:
     def heal(self) -> None:
         self.up = True
         self.pump()
+
+    def becomes(self, link: Link) -> None:
+        """From now on faster or slower."""
+        self.latency_ms, self.bandwidth_mbps, self._link = link.latency_ms, link.bandwidth_mbps, link
+
+
+class Router(FarEnd, Protocol):
+    sessions: dict[tuple[SiteId, int], SimLink]
+
+
+R = TypeVar("R", bound=Router)
+
+
+class Network(Generic[R]):
+    """Which sites are linked now. Routers open sessions over what is there; a session ends with its routers, not with
+    the link.
+    """
+
+    def __init__(self, world: World, bad_frames: float = 0.0) -> None:
+        self.routers: dict[SiteId, R] = {}
+        self._world = world
+        self._bad_frames = bad_frames
+        self._links: dict[frozenset[SiteId], Link] = {}
+
+    def open(self, near: SiteId, far: SiteId, session: int) -> SimLink:
+        link = self._links.get(frozenset((near, far)))
+        opened = SimLink(
+            self._world,
+            self.routers[near],
+            self.routers[far],
+            link or Link(10.0),
+            bad_frames=self._bad_frames,
+            session=session,
+        )
+        opened.up = link is not None
+        return opened
+
+    def is_set(self, a: SiteId, b: SiteId) -> bool:
+        return frozenset((a, b)) in self._links
+
+    def set(self, a: SiteId, b: SiteId, link: Link) -> None:
+        self._links[frozenset((a, b))] = link
+        for each in self._between(a, b):
+            each.becomes(link)
+            each.heal()
+
+    def remove(self, a: SiteId, b: SiteId) -> None:
+        self._links.pop(frozenset((a, b)), None)
+        self.break_off(a, b)
+
+    def break_off(self, a: SiteId, b: SiteId) -> None:
+        for each in self._between(a, b):
+            each.break_off()
+
+    def heal(self, a: SiteId, b: SiteId) -> None:
+        if self.is_set(a, b):
+            for each in self._between(a, b):
+                each.heal()
+
+    def _between(self, a: SiteId, b: SiteId) -> Iterator[SimLink]:
+        for near, far in ((a, b), (b, a)):
+            for (neighbour, _), link in self.routers[near].sessions.items():
+                if neighbour == far:
+                    yield link
 
 
 def size_of(item: Item) -> int:

@@ -233,7 +233,7 @@ class Run:
             if isinstance(effect, ToRouter):
                 site = self._sites[effect.site]
                 self.world.after(self._to_cloud_ms(effect.site), partial(site.tell, effect.command))
-            else:
+            elif isinstance(effect, PlanEnded):
                 self._count(effect)
 
     def _count(self, ended: PlanEnded) -> None:

@@ -77,8 +77,8 @@ class SimSite:
         self._observe = observe
         self._inbox: list[tuple[Event, Callable[[], None] | None]] = []
 
-    def acked_link(self, neighbour: SiteId) -> int:
-        return self.machine.acked_link(neighbour)
+    def acked_link(self, neighbour: SiteId, session: int | None = None) -> int:
+        return self.machine.acked_link(neighbour, session)
 
     def offer(self, event: Event, durable: Callable[[], None] | None = None) -> bool:
         """What comes within one write of the journal is stepped through together."""

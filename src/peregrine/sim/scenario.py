@@ -14,6 +14,7 @@ from peregrine.core.large import SIZES, Sizes
 from peregrine.core.operator import Operator, OpSpec
 from peregrine.core.source import Reading
 from peregrine.core.topology import Link, Topology
+from peregrine.sim.changes import Change, draw_changes
 from peregrine.sim.operators import Clean, Ledger, Tally, Tumbling
 from peregrine.sim.written import draw_written, readings
 from peregrine.types import OpId, PlaceId, SiteId, SourceId
@@ -30,6 +31,7 @@ class Options:
     faults: bool = True
     rows: int = 160
     app: str | None = None  # this application and no other
+    topology_changes: bool = False  # sites and links come, go and change
 
 
 @dataclass(frozen=True)
@@ -77,10 +79,12 @@ class Scenario:
     sizes: Sizes = SIZES
     ordered: bool = True
     lossless: bool = True
+    spare: tuple[SiteId, ...] = ()  # sites that are not there at first
+    changes: tuple[Change, ...] = ()
 
     def reference(self) -> "Scenario":
         calm = tuple(replace(source, moves=()) for source in self.sources)
-        return replace(self, sources=calm, reconfigure_at_ms=(), faults=())
+        return replace(self, sources=calm, reconfigure_at_ms=(), faults=(), changes=())
 
 
 ORDERED = (
@@ -101,7 +105,12 @@ ORDERED = (
 def draw(seed: int, options: Options) -> Scenario:
     rng = random.Random(f"scenario:{seed}")
     lossy = random.Random(f"lossy:{seed}")
-    topology = _topology(rng, options.sites, lossy.choice((0.0, 0.0, 0.0, 0.1)) if options.faults else 0.0)
+    loss = lossy.choice((0.0, 0.0, 0.0, 0.1)) if options.faults else 0.0
+    changing = random.Random(f"changing:{seed}")
+    if options.topology_changes:
+        topology = _deep_topology(changing, options.sites, loss)
+    else:
+        topology = _topology(rng, options.sites, loss)
     mechanisms = (options.mechanism,) if options.mechanism else _flavour(rng)
     ordered = "live-unordered" not in mechanisms
     lossless = "shed" not in mechanisms
@@ -116,6 +125,11 @@ def draw(seed: int, options: Options) -> Scenario:
         builder.add(app, ordered, lossless)
     faults = _faults(rng, builder, duration_ms) if options.faults else ()
     large = random.Random(f"large:{seed}")
+    spare: tuple[SiteId, ...] = ()
+    changes: tuple[Change, ...] = ()
+    if options.topology_changes:
+        spare = tuple(SiteId(f"n{i}") for i in range(1, changing.randint(1, 3)))
+        changes = draw_changes(changing, topology, spare, duration_ms)
     return Scenario(
         seed=seed,
         topology=topology,
@@ -133,6 +147,8 @@ def draw(seed: int, options: Options) -> Scenario:
         sizes=large.choice((SIZES, Sizes(48, 24, 64, 100), Sizes(120, 40, 200, 60))),
         ordered=ordered,
         lossless=lossless,
+        spare=spare,
+        changes=changes,
     )
 
 
@@ -175,6 +191,21 @@ def _topology(rng: random.Random, sites: int | None, loss: float) -> Topology:
         parent = names[0] if i == 1 or rng.random() < 0.6 else names[rng.randint(1, i - 1)]
         parents[name] = (parent, Link(rng.choice((2.0, 10.0, 40.0)), rng.choice((1.0, 10.0, 100.0)), loss=loss))
     hosts = {name: ("h1", "h2") for name in names if rng.random() < 0.25}
+    return Topology.tree(names[0], parents, hosts)
+
+
+def _deep_topology(rng: random.Random, sites: int | None, loss: float) -> Topology:
+    """Of two to four levels, so that there are branches."""
+    count = sites or rng.randint(4, 9)
+    levels = rng.randint(2, 4)
+    names = [SiteId("cloud")] + [SiteId(f"s{i}") for i in range(1, count)]
+    depth = {names[0]: 0}
+    parents = {}
+    for name in names[1:]:
+        parent = rng.choice([each for each in depth if depth[each] < levels])
+        depth[name] = depth[parent] + 1
+        parents[name] = (parent, Link(rng.choice((2.0, 10.0, 40.0)), rng.choice((10.0, 100.0)), loss=loss))
+    hosts = {name: ("h1", "h2") for name in names if rng.random() < 0.15}
     return Topology.tree(names[0], parents, hosts)
 
 

@@ -8,10 +8,10 @@ from functools import partial
 from typing import Any
 
 from peregrine.core.attachments import Attachments
-from peregrine.core.coordinator import Cancel, PlanEnded, Status, Submit, ToRouter
+from peregrine.core.coordinator import Cancel, Status, Submit, ToRouter
 from peregrine.core.intake import RouterConfig
 from peregrine.core.keyspace import KeySet
-from peregrine.core.manager import Manager
+from peregrine.core.manager import Manager, ManagerEffect
 from peregrine.core.mechanisms import MECHANISMS
 from peregrine.core.mechanisms.program import Mechanism
 from peregrine.core.messages import (
@@ -20,6 +20,8 @@ from peregrine.core.messages import (
     Effect,
     Emitted,
     KeepReplicas,
+    Rehome,
+    Rehomed,
     Report,
     SetOwner,
     StopReplicas,
@@ -29,17 +31,26 @@ from peregrine.core.messages import (
 from peregrine.core.migrate import Migration
 from peregrine.core.mobility import Phase
 from peregrine.core.placement import Placement
+from peregrine.core.redeploying import PutOff, Redeployed, TopologyChanged
 from peregrine.core.replication import NOTHING_MOVED, StateMoved
 from peregrine.core.router import Router
 from peregrine.core.rows import Clock
 from peregrine.core.source import Reading, Source
+from peregrine.core.topology import Link
 from peregrine.core.validity import AttachedProducers
 from peregrine.errors import PlanError
+from peregrine.plan.redeploy.changes import Changes
+from peregrine.plan.redeploy.layout import Layout
+from peregrine.plan.redeploy.planner import Planner
+from peregrine.plan.redeploy.planning import PlannedChanges
+from peregrine.plan.redeploy.queue import TopologyQueue
+from peregrine.plan.redeploy.world import World as PlannedWorld
+from peregrine.sim.changes import Change, links_of
 from peregrine.sim.chaos import draw_plan
 from peregrine.sim.devices import SimManager, SimSource
 from peregrine.sim.fetching import collect
 from peregrine.sim.machines import SimHost, SimRouter
-from peregrine.sim.network import SimLink
+from peregrine.sim.network import Network
 from peregrine.sim.operators import emitter
 from peregrine.sim.scenario import Fault, Scenario
 from peregrine.sim.world import World
@@ -68,6 +79,8 @@ class Observed:
     dead_letters: list[str] = field(default_factory=list)
     ended: Counter[str] = field(default_factory=Counter)
     refused: int = 0
+    rehomed: int = 0
+    put_off: int = 0
     crashes: int = 0
     finished: bool = False
     state: StateMoved = NOTHING_MOVED
@@ -90,35 +103,41 @@ class Simulation:
     def _build(self) -> None:
         scenario, world, topology = self.scenario, self.world, self.scenario.topology
         groups = {op: spec.groups for op, spec in scenario.specs.items()}
-        self.routers: dict[SiteId, SimRouter] = {}
+        self.network: Network[SimRouter] = Network(world, bad_frames=0.02 if scenario.faults else 0.0)
+        self.routers: dict[SiteId, SimRouter] = self.network.routers
         self.hosts: dict[PlaceId, SimHost] = {}
-        for site in topology.sites:
+        for site in (*topology.sites, *scenario.spare):
             config = RouterConfig(site, topology, scenario.specs, self._doubles.mechanisms, scenario.host_lag_rows)
             router = self.routers[site] = SimRouter(world, partial(self._doubles.router, config), self)
-            for place in topology.places(site):
+            for place in topology.places(site) if site in topology else (PlaceId(site),):
                 host = self._doubles.host(
                     world, place, router, scenario.operators, groups, scenario.chunk_bytes, scenario.sizes
                 )
                 self.hosts[place] = router.hosts[place] = host
         for router in self.routers.values():
             router.sites = self.routers
+            router.connect = self.network.open
         for site in topology.sites:
             parent = topology.parent(site)
             if parent is not None:
+                self.network.set(site, parent, topology.link(site))
                 for near, far in ((site, parent), (parent, site)):
-                    ends = self.routers[near], self.routers[far]
-                    link = SimLink(world, *ends, topology.link(site), bad_frames=0.02 if scenario.faults else 0.0)
-                    self.routers[near].links[far] = link
+                    self.routers[near].link(far, 0)
         self.manager = SimManager(world, self._make_manager, self._manager_effect)
         for site, router in self.routers.items():
             for op, keys, place in scenario.initial:
-                if topology.is_at_or_above(site, site_of(place)):
+                if site in topology and topology.is_at_or_above(site, site_of(place)):
                     router.offer(SetOwner(op, keys, place))
             world.every(TICK_MS, partial(self._tick, router))
         world.every(100.0, self._tick_manager)
         self.sources = {script.id: self._source(script.id) for script in scenario.sources}
         for i, at_ms in enumerate(scenario.reconfigure_at_ms):
             self._later(at_ms, partial(self._reconfigure, i))
+        self._lost_links: list[tuple[SiteId, SiteId]] = []
+        for change in scenario.changes:
+            self._later(change.at_ms, partial(self._change, change))
+        if scenario.changes:
+            self._later(scenario.changes[-1].at_ms + 1000.0, self._find_links)
         for fault in scenario.faults:
             self._later(fault.at_ms, partial(self._strike, fault))
         self._keep_replicas()
@@ -130,7 +149,23 @@ class Simulation:
         for script in scenario.sources:
             attachments.attach(script.id, script.site)
         producers = AttachedProducers(scenario.feeds, attachments)
-        return Manager(placement, scenario.specs, attachments, producers, self._doubles.mechanisms, scenario.dwell_ms)
+        return Manager(
+            placement,
+            scenario.specs,
+            attachments,
+            producers,
+            self._doubles.mechanisms,
+            scenario.dwell_ms,
+            self._make_planning() if scenario.changes else None,
+        )
+
+    def _make_planning(self) -> PlannedChanges:
+        scenario, changes = self.scenario, Changes()
+        world = PlannedWorld.of(scenario.topology, changes)
+        home = world.main_place(world.root)
+        sources = {script.id: script.site for script in scenario.sources}
+        layout = Layout(scenario.specs, home, changes, scenario.initial, sources, scenario.feeds)
+        return PlannedChanges(Planner(world, layout, TopologyQueue(world.root)))
 
     def _source(self, id: SourceId) -> SimSource:
         script = next(script for script in self.scenario.sources if script.id == id)
@@ -143,8 +178,8 @@ class Simulation:
 
     def _keep_replicas(self) -> None:
         """Some runs keep replicas, so that `replica` has something to reload. Some are stopped, and kept again."""
-        if "replica" not in self.scenario.mechanisms:
-            return
+        if "replica" not in self.scenario.mechanisms or self.scenario.changes:
+            return  # a site that leaves would have to be left out first
         rng, topology = self.world.rng, self.scenario.topology
         changes = random.Random(f"replicas:{self.scenario.seed}")
         places = [place for site in topology.sites for place in topology.places(site)]
@@ -202,6 +237,8 @@ class Simulation:
         roaming = any(trip.phase is not Phase.DWELL for trip in machine.mobility.trips.values())
         if not self.manager.up or machine.coordinator.running or roaming:
             return False
+        if machine.redeploying is not None and not machine.redeploying.idle:
+            return False
         self._ticking = False  # from here on only what is already on its way
         return all(router.idle for router in self.routers.values()) and all(host.idle for host in self.hosts.values())
 
@@ -212,13 +249,13 @@ class Simulation:
         for host in router.hosts.values():
             host.tell_commit()
             host.wake()
-        if router.up and router.site != self.scenario.topology.root:
+        if router.up and router.machine.parent is not None:
             self._ask_parent(router)
         return True
 
     def _ask_parent(self, router: SimRouter) -> None:
         """Links tell how the far router is doing: back-pressure goes down the tree, against the rows."""
-        parent = self.routers[self.scenario.topology.parent(router.site) or self.scenario.topology.root]
+        parent = self.routers[router.machine.parent or self.scenario.topology.root]
         pressed = parent.up and not parent.machine.accepts_rows()
         if pressed != router.machine.pressed_from_above:
             self.world.after(5.0, lambda: router.machine.hear_pressure(pressed))
@@ -298,19 +335,49 @@ class Simulation:
         target.restart()
 
     def _break_link(self, child: SiteId, for_ms: float) -> None:
-        parent = self.scenario.topology.parent(child)
-        assert parent is not None
-        links = (self.routers[child].links[parent], self.routers[parent].links[child])
+        parent = self.routers[child].machine.parent
+        if parent is None:
+            return
         self.world.tell(f"link {child} - {parent} breaks")
-        for link in links:
-            link.break_off()
+        self.network.break_off(child, parent)
 
         def heal() -> None:
             self.world.tell(f"link {child} - {parent} is back")
-            for link in links:
-                link.heal()
+            self.network.heal(child, parent)
 
         self._later(for_ms, heal)
+
+    def _change(self, change: Change) -> None:
+        """Of the topology: it happens, and the manager hears of it."""
+        self.world.tell(f"topology: {change.event}")
+        if change.happens:
+            for a, b, link in links_of(change.event):
+                if link is not None:
+                    self.network.set(a, b, link)
+                elif change.breaks:
+                    self._lose(a, b)
+        for after_ms in change.told_after_ms:
+            self._later(after_ms, partial(self._tell_change, TopologyChanged(change.event)))
+
+    def _lose(self, a: SiteId, b: SiteId) -> None:
+        """Mostly, a link that somebody needs to change parents holds so long. If not, that waits until it is back."""
+        redeploying = self.manager.machine.redeploying
+        busy = redeploying is not None and redeploying.current is not None and redeploying.current.open
+        if self.network.is_set(a, b) and busy and self.world.rng.random() < 0.9:
+            self._later(40.0, partial(self._lose, a, b))
+        else:
+            self.network.remove(a, b)
+            self._lost_links.append((a, b))
+
+    def _find_links(self) -> None:
+        """At the end everything can be reached, if not as a neighbour: what was on its way gets there."""
+        for a, b in self._lost_links:
+            if not self.network.is_set(a, b):
+                self.network.set(a, b, Link(20.0))
+
+    def _tell_change(self, news: TopologyChanged) -> None:
+        if not self.manager.offer(news):
+            self._later(50.0, partial(self._tell_change, news))
 
     # --- what is seen ---
 
@@ -331,13 +398,16 @@ class Simulation:
                 if effect.moved.shed:
                     self._shed_of[effect.migration] = effect.moved.shed
                 self._to_manager(site, effect)
+            case Rehomed():
+                self.world.tell(f"{site} has changed its parent ({effect.number})")
+                self._to_manager(site, effect)
             case Stray() | Attached():
                 self._to_manager(site, effect)
             case _:
                 pass
 
-    def _to_manager(self, site: SiteId, news: Report | Stray | Attached) -> None:
-        delay = self.scenario.topology.latency_ms(site, self.scenario.topology.root) + 0.5
+    def _to_manager(self, site: SiteId, news: Report | Rehomed | Stray | Attached) -> None:
+        delay = self._latency_ms(site) + 0.5
         if not self._lost():
             self.world.after(delay, lambda: self.manager.offer(news))
 
@@ -345,12 +415,28 @@ class Simulation:
         """Some of what the manager and the routers tell each other never arrives."""
         return bool(self.scenario.faults) and self.world.rng.random() < 0.05
 
-    def _manager_effect(self, effect: ToRouter | PlanEnded) -> None:
+    def _latency_ms(self, site: SiteId) -> float:
+        """To the manager; the way may change, how long it takes does not matter much."""
+        topology = self.scenario.topology
+        return topology.latency_ms(site, topology.root) if site in topology else 20.0
+
+    def _manager_effect(self, effect: ManagerEffect) -> None:
         if isinstance(effect, ToRouter):
-            delay = self.scenario.topology.latency_ms(self.scenario.topology.root, effect.site) + 0.5
+            delay = self._latency_ms(effect.site) + 0.5
             router, command = self.routers[effect.site], effect.command
+            if isinstance(command, Rehome):
+                self.world.tell(f"{command.rehoming}, by {command.rehoming.meets}")
             if not self._lost():
                 self.world.after(delay, lambda: router.offer(command))
+            return
+        if isinstance(effect, PutOff):
+            self.world.tell(f"put off: {effect.what}: {effect.error}")
+            self.observed.put_off += 1
+            return
+        if isinstance(effect, Redeployed):
+            left_out = f", without {', '.join(effect.left_out)}" if effect.left_out else ""
+            self.world.tell(f"redeployment {effect.number} {effect.outcome}{left_out}")
+            self.observed.rehomed += len(effect.rehomed)
             return
         self.world.tell(f"{effect.plan.id} {effect.outcome}")
         self.observed.moved.extend(effect.moved)

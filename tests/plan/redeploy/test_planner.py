@@ -11,12 +11,12 @@ import pytest
 
 from peregrine.core.keyspace import KeySet
 from peregrine.core.operator import OpSpec
-from peregrine.core.reconfigure import Move
+from peregrine.core.reconfigure import Move, taken_back
 from peregrine.core.topology import Link, Site, Topology
 from peregrine.errors import PlanError, UnknownName
 from peregrine.plan.redeploy.delta import Action, State
 from peregrine.plan.redeploy.events import LinkRemoved, LinkSet, SiteMoved, SiteRemoved, SiteSet, Station, TopologyEvent
-from peregrine.plan.redeploy.planner import Planner, Redeployment, Scope, taken_back
+from peregrine.plan.redeploy.planner import Planner, Redeployment, Scope
 from peregrine.types import OpId, PlaceId, SiteId, SourceId
 from redeploy_worlds import GROUPS, all_violations, keys, planner_of, site
 

@@ -50,6 +50,9 @@ class Feeding:
         """Where there are sources."""
         return iter(self._at)
 
+    def __contains__(self, source: SourceId) -> bool:
+        return source in self._site
+
     def at(self, site: SiteId) -> tuple[SourceId, ...]:
         return tuple(sorted(self._at.get(site, ())))
 

@@ -12,9 +12,10 @@ impossible are postponed, each with its error.
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from functools import partial
 
 from peregrine.core.keyspace import KeySet
-from peregrine.core.reconfigure import Move, Plan, Stage
+from peregrine.core.reconfigure import Plan, Stage
 from peregrine.errors import PlanError
 from peregrine.plan.redeploy.changes import Changes
 from peregrine.plan.redeploy.delta import Context, ReconfigurationMarker, Spot, delta, fragments, touched_spots
@@ -22,7 +23,7 @@ from peregrine.plan.redeploy.events import Fact
 from peregrine.plan.redeploy.layout import AppId, Layout, app_of
 from peregrine.plan.redeploy.placing import Placing, Relocation
 from peregrine.plan.redeploy.queue import TopologyQueue
-from peregrine.plan.redeploy.rehoming import Wave, waves
+from peregrine.plan.redeploy.rehoming import Wave, all_waves
 from peregrine.plan.redeploy.stages import Course, course
 from peregrine.plan.redeploy.validity import moved_wrongly, violations
 from peregrine.plan.redeploy.world import Shift, World
@@ -56,7 +57,7 @@ class Redeployment:
     contexts: tuple[Context, ...]
     before: tuple[Plan, ...]  # migrations in the old tree, one plan for each application
     markers: tuple[ReconfigurationMarker, ...]
-    rehomings: tuple[Wave, ...]  # sites that change their parents, between the two
+    rehomings: tuple[Wave, ...]  # sites that join, change their parents or leave, between the two
     after: tuple[Plan, ...]  # migrations in the new tree
     waves: tuple[tuple[AppId, ...], ...]  # applications of one wave are redeployed at the same time
 
@@ -70,6 +71,7 @@ class Planner:
         self.open: Redeployment | None = None
         self.postponed: tuple[Postponed, ...] = ()  # of the last batch
         self._news: list[Callable[[], None]] = []  # what has happened while a redeployment is open
+        self._attached: dict[SourceId, SiteId] = {}  # of that, where sources are
 
     @property
     def _changes(self) -> Changes:
@@ -89,6 +91,10 @@ class Planner:
             return None
         try:
             self.open = replace(self._redeploy(batch.number, possible), postponed=self.postponed)
+        except PlanError as error:
+            self._changes.undo_to(0)
+            self.queue.put_back(possible)
+            self.postponed += tuple(Postponed(fact, error) for fact in possible)
         except BaseException:  # a bug: the last valid deployment is kept all the same
             self._changes.undo_to(0)
             self.queue.put_back(possible)
@@ -112,15 +118,20 @@ class Planner:
 
     # --- what others have done ---
 
+    def is_attached(self, source: SourceId, site: SiteId) -> bool:
+        """As far as it has been told."""
+        return self._attached.get(source, self.layout.feeding.site(source)) == site
+
     def attached(self, source: SourceId, site: SiteId) -> None:
         """A source is connected there now (`core/mobility.py` moves its keys)."""
         self.world.check_known(site)
-        self._news.append(lambda: self.layout.feeding.attach(source, site))
+        self._attached[source] = site
+        self._news.append(partial(self.layout.feeding.attach, source, site))
         self._catch_up()
 
     def moved(self, op: OpId, keys: KeySet, place: PlaceId) -> None:
         """Somebody else's plan has ended: these keys live there now."""
-        self._news.append(lambda: self.layout.assign(op, keys, place))
+        self._news.append(partial(self.layout.assign, op, keys, place))
         self._catch_up()
 
     def _catch_up(self) -> None:
@@ -129,6 +140,7 @@ class Planner:
             for happened in self._news:
                 happened()
             self._news.clear()
+            self._attached.clear()
             self._changes.keep()
 
     # --- which facts can be deployed ---
@@ -164,7 +176,7 @@ class Planner:
         except PlanError as error:
             return error
         for wrong in violations(self.world, self.layout, sorted({*shift.moved, *shift.left, *shift.changed})):
-            return PlanError(f"what would be deployed is not valid: {wrong}", "wait until what moves now has arrived")
+            return _not_valid(wrong)
         return None
 
     def _place(self, shift: Shift) -> Placing:
@@ -203,7 +215,7 @@ class Planner:
             found.contexts,
             self._plans(number, "before", {app: each.before for app, each in courses.items()}),
             found.markers,
-            waves(world, shift),
+            all_waves(world, shift),
             self._plans(number, "after", {app: each.after for app, each in courses.items()}),
             tuple((app,) for app in ordered) if serial else (ordered,),
         )
@@ -245,21 +257,13 @@ class Planner:
             *violations(self.world, self.layout, sorted(sites)),
             *moved_wrongly(self.world, self.layout, relocations),
         ]
-        assert not wrong, wrong
+        for each in wrong:
+            raise _not_valid(each)
+
+
+def _not_valid(why: str) -> PlanError:
+    """A source has moved, for instance, and its keys have not followed it yet."""
+    return PlanError(f"what would be deployed is not valid: {why}", "wait until what moves now has arrived")
 
 
 _NOTHING = Shift({}, frozenset(), {}, {}, frozenset())
-
-
-def taken_back(plans: Iterable[Plan], done: Iterable[Move], suffix: str = "back") -> tuple[Plan, ...]:
-    """Plans that bring back what has been moved already when a redeployment fails: the same moves, last first."""
-    moved = set(done)
-    back = []
-    for plan in plans:
-        stages = tuple(
-            tuple(replace(move, source=move.target, target=move.source) for move in stage if move in moved)
-            for stage in reversed(plan.stages)
-        )
-        if any(stages):
-            back.append(replace(plan, id=f"{plan.id}-{suffix}", stages=tuple(stage for stage in stages if stage)))
-    return tuple(back)

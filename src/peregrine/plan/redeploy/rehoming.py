@@ -1,30 +1,42 @@
 """In which order sites change their parents: from one tree to another, and a tree all the way.
 
-A site goes below its new parent when that and all above it are where they will stay, so it never goes below itself.
-`meets` is where its old way and its new one meet: there what went the one way is put in order with what goes the other
-(docs/decisions/0022). The rehomings of a wave happen at the same time: no router is on the ways of two of them, and
-none that is on one's way is where another's ways meet. They may meet at the same site.
+New sites come first, each below a parent that is there; sites that leave are last. In between, a site goes below its
+new parent when that and all above it are where they will stay, so it never goes below itself. `meets` is where its old
+way and its new one meet: there what went the one way is put in order with what goes the other (docs/decisions/0022).
+The rehomings of a wave happen at the same time: no router is on the ways of two of them, and none that is on one's way
+is where another's ways meet. They may meet at the same site.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from itertools import groupby
 
+from peregrine.core.rehoming import Rehoming
 from peregrine.plan.redeploy.world import Shift, World
 from peregrine.types import SiteId
-
-
-@dataclass(frozen=True, slots=True)
-class Rehoming:
-    site: SiteId
-    source: SiteId  # the old parent
-    target: SiteId  # the new one
-    meets: SiteId
-
 
 Wave = tuple[Rehoming, ...]
 
 
+def all_waves(world: World, shift: Shift) -> tuple[Wave, ...]:
+    """Of sites that join, that change their parents, and that leave."""
+    old_depth = {site: len(list(shift.old_ancestors(site, world))) for site in shift.left}
+    joining = sorted(shift.joined, key=lambda each: (world.depth(each), each))
+    leaving = sorted(shift.left, key=lambda each: (-old_depth[each], each))
+    return (
+        *(
+            tuple(Rehoming(site, None, world.parent[site], world.root) for site in level)
+            for _, level in groupby(joining, world.depth)
+        ),
+        *waves(world, shift),
+        *(
+            tuple(Rehoming(site, shift.left[site], None, world.root) for site in level)
+            for _, level in groupby(leaving, old_depth.__getitem__)
+        ),
+    )
+
+
 def waves(world: World, shift: Shift) -> tuple[Wave, ...]:
+    """Of those that change their parents."""
     settled: dict[SiteId, SiteId] = {}  # new parents of what earlier waves have rehomed
 
     def chain(site: SiteId) -> Iterator[SiteId]:
@@ -49,7 +61,7 @@ def waves(world: World, shift: Shift) -> tuple[Wave, ...]:
                 break
             assert wave, "what is nearer to the root has been rehomed"
             found.append(tuple(wave))
-            settled.update((each.site, each.target) for each in wave)
+            settled.update((each.site, each.target) for each in wave if each.target is not None)
             wave, busy, tops = [], set(), set()
         wave.append(Rehoming(site, source, target, meets))
         busy |= way

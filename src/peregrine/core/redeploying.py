@@ -1,0 +1,284 @@
+"""Carries out topology changes: the third machine of the manager, beside the coordinator and mobility.
+
+    facts -> a redeployment -> migrations before -> sites change their parents, wave by wave -> migrations after
+
+What is to be done is planned elsewhere (`plan/redeploy/`, behind `Planning`); here it is done, step by step, as reports
+come. Until the first site changes its parent a redeployment that fails is taken back: what has moved returns, and its
+facts are considered again. After that there is no way back, only forward: a migration that cannot be carried out then
+is left out, its keys stay where they are, and rows find them there.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from typing import Protocol
+
+from peregrine.core.coordinator import Coordinator, CoordinatorEffect, PlanEnded, Status, ToRouter
+from peregrine.core.keyspace import KeySet
+from peregrine.core.messages import Attached, Rehome, Rehomed, Tick
+from peregrine.core.mobility import Propose
+from peregrine.core.placement import Placement
+from peregrine.core.reconfigure import Move, Plan, taken_back
+from peregrine.core.rehoming import Rehoming
+from peregrine.core.topology import Link, Site, Topology
+from peregrine.errors import ConfigurationError, OverlapError, PlanError
+from peregrine.types import OpId, PlaceId, SiteId, SourceId
+
+RETRY_MS = 1000
+
+
+class Redeployment(Protocol):
+    @property
+    def number(self) -> int: ...
+    @property
+    def before(self) -> tuple[Plan, ...]: ...
+    @property
+    def rehomings(self) -> tuple[tuple[Rehoming, ...], ...]: ...
+    @property
+    def after(self) -> tuple[Plan, ...]: ...
+
+
+class Planning(Protocol):
+    """What plans redeployments."""
+
+    def tell(self, fact: object) -> None:
+        """A fact about the topology. What contradicts another is an error, and neither is believed."""
+
+    def plan(self) -> Redeployment | None: ...
+    def why_not(self) -> Sequence[tuple[str, PlanError]]:
+        """What the last `plan` had to put off."""
+
+    def succeeded(self) -> None: ...
+    def failed(self) -> None: ...
+    def attached(self, source: SourceId, site: SiteId) -> bool:
+        """False if it was known to be there."""
+
+    def moved(self, op: OpId, keys: KeySet, place: PlaceId) -> None: ...
+    def site(self, site: SiteId) -> Site: ...
+    def link(self, a: SiteId, b: SiteId) -> Link: ...
+    def topology(self) -> Topology: ...
+
+
+@dataclass(frozen=True, slots=True)
+class TopologyChanged:
+    """An event: what is told about the topology, in the words of whoever plans."""
+
+    fact: object
+
+
+@dataclass(frozen=True, slots=True)
+class PutOff:
+    """An effect, for observers: this cannot be deployed now, or never; the last valid deployment is kept."""
+
+    what: str
+    error: ConfigurationError
+
+
+@dataclass(frozen=True, slots=True)
+class Redeployed:
+    """An effect, for observers."""
+
+    number: int
+    outcome: Status
+    rehomed: tuple[Rehoming, ...]
+    left_out: tuple[str, ...]  # plans that could not be carried out
+
+
+RedeployingEvent = TopologyChanged | Rehomed | PlanEnded | Attached | Tick
+RedeployingEffect = CoordinatorEffect | Propose | PutOff | Redeployed
+
+
+class Step(StrEnum):
+    BEFORE = "before"  # migrations in the old tree
+    REHOMING = "rehoming"
+    AFTER = "after"  # migrations in the new one
+    BACK = "back"  # it has failed: what has moved returns
+
+
+@dataclass(slots=True)
+class Running:
+    redeployment: Redeployment
+    plans: list[Plan]  # of this step, that have not been submitted
+    step: Step = Step.BEFORE
+    running: dict[str, None] = field(default_factory=dict)  # plans of this step
+    done: list[Move] = field(default_factory=list)
+    failed: bool = False
+    wave: int = -1
+    open: dict[int, Rehome] = field(default_factory=dict)  # rehomings of this wave
+    rehomed: list[Rehoming] = field(default_factory=list)
+    left_out: list[str] = field(default_factory=list)
+
+
+class Redeploying:
+    def __init__(self, coordinator: Coordinator, planning: Planning) -> None:
+        self._coordinator = coordinator
+        self._planning = planning
+        self.current: Running | None = None
+        self._stirred = False  # something has happened since it was last planned
+        self._numbers = 0
+        self._retry_at_ms = 0
+        self._effects: list[RedeployingEffect] = []
+
+    @property
+    def idle(self) -> bool:
+        return self.current is None and not self._stirred
+
+    def step(self, event: RedeployingEvent) -> list[RedeployingEffect]:
+        self._effects = []
+        match event:
+            case TopologyChanged(fact):
+                self._hear(fact)
+            case Rehomed(_, number):
+                self._on_rehomed(number)
+            case PlanEnded():
+                self._on_ended(event)
+            case Attached(site, source):
+                if site in self._placement.topology and self._planning.attached(source, site):
+                    self._stirred = True
+            case Tick(now_ms):
+                if now_ms >= self._retry_at_ms:
+                    self._retry_at_ms = now_ms + RETRY_MS
+                    self._send_again()
+                if self.current is None and self._stirred:
+                    self._plan()
+                else:
+                    self._go_on()
+        return self._effects
+
+    @property
+    def _placement(self) -> Placement:
+        return self._coordinator.placement
+
+    # --- planning ---
+
+    def _hear(self, fact: object) -> None:
+        try:
+            self._planning.tell(fact)
+            self._stirred = True
+        except ConfigurationError as error:
+            self._effects.append(PutOff(str(fact), error))
+
+    def _plan(self) -> None:
+        self._stirred = False
+        redeployment = self._planning.plan()
+        self._effects += [PutOff(what, error) for what, error in self._planning.why_not()]
+        if redeployment is None:
+            return
+        leaving = [each.site for wave in redeployment.rehomings for each in wave if each.target is None]
+        if self._coordinator.uses(leaving):
+            self._planning.failed()  # again when those plans have ended
+            return
+        self._coordinator.closing = frozenset(leaving)
+        self.current = Running(redeployment, list(redeployment.before))
+        self._go_on()
+
+    # --- carrying it out ---
+
+    def _go_on(self) -> None:
+        """As far as it goes without waiting for anybody."""
+        while (now := self.current) is not None:
+            self._submit(now)
+            if now.running or now.plans or now.open:
+                return
+            self._next(now)
+
+    def _submit(self, now: Running) -> None:
+        plans, now.plans = now.plans, []
+        for plan in plans:
+            try:
+                self._coordinator.check(plan)
+            except PlanError as error:
+                if now.step is Step.BEFORE:
+                    now.failed = True
+                elif isinstance(error, OverlapError):
+                    now.plans.append(plan)  # somebody else moves these keys: later
+                    continue
+                now.left_out.append(plan.id)
+                self._effects.append(PutOff(plan.id, error))
+            else:
+                now.running[plan.id] = None
+                self._effects.append(Propose(plan))
+
+    def _next(self, now: Running) -> None:
+        """Everything of this step has ended."""
+        match now.step:
+            case Step.BEFORE if now.failed:
+                now.step = Step.BACK
+                now.plans = list(taken_back(now.redeployment.before, now.done))
+            case Step.BEFORE | Step.REHOMING:
+                now.step = Step.REHOMING
+                now.wave += 1
+                if now.wave < len(now.redeployment.rehomings):
+                    self._begin_wave(now, now.redeployment.rehomings[now.wave])
+                else:
+                    now.step, now.plans = Step.AFTER, list(now.redeployment.after)
+            case Step.AFTER | Step.BACK:
+                self._end(now)
+
+    def _begin_wave(self, now: Running, wave: Iterable[Rehoming]) -> None:
+        for rehoming in wave:
+            self._numbers += 1
+            gates = self._coordinator.changing(rehoming.site)
+            now.open[self._numbers] = Rehome(replace(rehoming, number=self._numbers), gates)
+        self._send_again()
+
+    def _send_again(self) -> None:
+        for command in self.current.open.values() if self.current is not None else ():
+            self._effects.append(ToRouter(command.rehoming.site, command))
+
+    def _on_rehomed(self, number: int) -> None:
+        now = self.current
+        command = now.open.pop(number, None) if now is not None else None
+        if now is None or command is None:
+            return
+        now.rehomed.append(command.rehoming)
+        self._effects += self._coordinator.changed(command.rehoming.site, self._tree_after(command.rehoming))
+        self._go_on()
+
+    def _tree_after(self, rehoming: Rehoming) -> Topology:
+        topology, site, target = self._placement.topology, rehoming.site, rehoming.target
+        if target is None:
+            return topology.without_site(site)
+        link = self._planning.link(site, target)
+        if rehoming.source is None:
+            new = self._planning.site(site)
+            return topology.with_site(site, target, link, new.hosts, new.cpu_price)
+        return topology.with_parent(site, target, link)
+
+    def _on_ended(self, ended: PlanEnded) -> None:
+        now = self.current
+        if now is None or ended.plan.id not in now.running:
+            for migration in ended.moved:
+                self._planning.moved(migration.op, migration.keys, migration.target)
+            self._stirred = True
+            return
+        del now.running[ended.plan.id]
+        now.done += [
+            move
+            for move in ended.plan.moves()
+            if any(
+                (m.op, m.keys, m.source, m.target) == (move.op, move.keys, move.source, move.target)
+                for m in ended.moved
+            )
+        ]
+        if ended.outcome is not Status.DONE:
+            now.failed = True
+            now.left_out.append(ended.plan.id)
+        self._go_on()
+
+    def _end(self, now: Running) -> None:
+        self.current = None
+        self._coordinator.closing = frozenset()
+        if now.step is Step.BACK:
+            self._planning.failed()
+        else:
+            self._planning.succeeded()
+            self._effects += self._coordinator.changed(self._placement.topology.root, self._planning.topology())
+        for plan in (*now.redeployment.before, *now.redeployment.after):
+            for move in plan.moves():
+                for place, keys in self._placement.where(move.op, move.keys):
+                    self._planning.moved(move.op, keys, place)
+        outcome = Status.ABORTED if now.step is Step.BACK else Status.DONE
+        number = now.redeployment.number
+        self._effects.append(Redeployed(number, outcome, tuple(now.rehomed), tuple(now.left_out)))
+        self._stirred = True  # for what came meanwhile, and what was put off
