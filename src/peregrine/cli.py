@@ -86,6 +86,9 @@ def simulate(
     ] = None,
     sites: Annotated[int | None, typer.Option(min=1, help="How many sites; else drawn.", show_default=False)] = None,
     faults: Annotated[Faults, typer.Option(help="Crashes, broken links and slow hosts, or none of them.")] = Faults.ALL,
+    topology_changes: Annotated[
+        bool, typer.Option("--topology-changes", help="Sites and links come, go and change their places meanwhile.")
+    ] = False,
     processes: Annotated[int, typer.Option(min=1, help="How many processes share the seeds.")] = 2,
     as_json: Annotated[bool, typer.Option("--json", help="Print the outcome as one JSON object.")] = False,
     scale: Annotated[
@@ -117,7 +120,7 @@ def simulate(
 
     if mechanism is not None and mechanism not in MECHANISMS:
         raise UnknownName("mechanism", mechanism, list(MECHANISMS))
-    options = Options(mechanism=mechanism, sites=sites, faults=faults is Faults.ALL)
+    options = Options(mechanism=mechanism, sites=sites, faults=faults is Faults.ALL, topology_changes=topology_changes)
     if explain:
         _explain(seed, options, as_json)
     else:
@@ -191,6 +194,9 @@ def _print_search(totals: "Totals", options: "Options", elapsed_s: float, stoppe
     table.add_row("migrations", f"{totals.migrations.total():,}")
     for name, count in totals.migrations.most_common():
         table.add_row(f"  {name}", f"{count:,}", style="dim")
+    if options.topology_changes:
+        table.add_row("changes of parents", f"{totals.rehomed:,}")
+        table.add_row("changes put off", f"{totals.put_off:,}")
     table.add_row("cancelled", f"{totals.cancelled:,}")
     table.add_row("refused plans", f"{totals.refused:,}")
     table.add_row("crashes", f"{totals.crashes:,}")
@@ -217,6 +223,8 @@ def replay_command(seed: int, options: "Options") -> str:
         words.append(f"--sites {options.sites}")
     if not options.faults:
         words.append("--faults none")
+    if options.topology_changes:
+        words.append("--topology-changes")
     return " ".join(words)
 
 
@@ -231,6 +239,7 @@ def _as_dict(
         "migrations": dict(sorted(totals.migrations.items())),
         "cancelled": totals.cancelled,
         "refused": totals.refused,
+        **({"rehomed": totals.rehomed, "put_off": totals.put_off} if options.topology_changes else {}),
         "crashes": totals.crashes,
         "events": totals.events,
         "events_per_s": round(totals.events / elapsed_s),

@@ -6,7 +6,7 @@ Commands may be lost or repeated; routers recognise repeats, and `Tick` sends ag
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from peregrine.core.keyspace import KeySet
@@ -94,7 +94,12 @@ class Coordinator:
         self._operators = operators
         self._validity = Validity(placement, operators, producers)
         self._mechanisms = mechanisms
-        self._changing: dict[SiteId, None] = {}  # sites that are changing their parents
+        self._changing: dict[
+            SiteId, Topology
+        ] = {}  # sites that are changing their parents, and the tree when they have
+        self._stood_in: dict[
+            MigrationId, None
+        ] = {}  # migrations into such a site: somebody may stand in for their gate
         self.closing: frozenset[SiteId] = frozenset()  # sites that are about to leave
         self._known: set[str] = set()
         self._moving: RuleTable[bool] = RuleTable(False)  # the keys of all running plans
@@ -128,16 +133,30 @@ class Coordinator:
 
     # --- the tree changes ---
 
-    def changing(self, site: SiteId) -> tuple[Migration, ...]:
+    def changing(self, site: SiteId, after: Topology) -> tuple[Migration, ...]:
         """From now on, and until it has changed its parent, nothing begins that moves keys into its subtree or out of
-        it. What runs goes on: of that, the migrations into it.
+        it, or that could not go on afterwards. What runs goes on: of that, the migrations into the subtree.
         """
-        self._changing[site] = None
-        return tuple(
+        self._changing[site] = after
+        into = tuple(
             migration
             for run in self.running.values()
             for migration in run.open()
             if self._below(site, migration.target) and not self._below(site, migration.source)
+        )
+        self._stood_in.update(dict.fromkeys(migration.id for migration in into))
+        return into
+
+    def disturbed(self, site: SiteId, after: Topology) -> bool:
+        """Is anything moving that must end before the site changes its parent? Keys whose producers' rows would come
+        another way in the middle of it; and what has been waiting, since another change, for the word of its gate to
+        pass where the outputs of its target do.
+        """
+        return any(
+            self._validity.out_of_line(Move(m.op, m.keys, m.source, m.target, m.anchor), after) is not None
+            or (m.id in self._stood_in and self._below(site, m.target) != self._below(site, PlaceId(m.gate)))
+            for run in self.running.values()
+            for m in run.open()
         )
 
     def changed(self, site: SiteId, topology: Topology) -> list[CoordinatorEffect]:
@@ -156,7 +175,11 @@ class Coordinator:
         return any(site_of(place) in wanted for run in self.running.values() for place in _places(run.plan))
 
     def _crosses(self, move: Move) -> bool:
-        return any(self._below(site, move.source) != self._below(site, move.target) for site in self._changing)
+        return any(
+            self._below(site, move.source) != self._below(site, move.target)
+            or self._validity.out_of_line(move, after) is not None
+            for site, after in self._changing.items()
+        )
 
     def _below(self, site: SiteId, place: PlaceId) -> bool:
         return site in self._topology and self._topology.is_at_or_above(site, site_of(place))
@@ -267,13 +290,22 @@ class Coordinator:
             keys=move.keys,
             source=move.source,
             target=move.target,
-            anchor=move.anchor or self._validity.anchors(move)[0],
+            anchor=move.anchor or self._anchor(move),
             mechanism=plan.mechanism,
             gate=self._topology.lca(site_of(move.source), site_of(move.target)),
             store=self._topology.root,
             caught_up_lag_rows=plan.caught_up_lag_rows,
             shed_below=plan.shed_below,
         )
+
+    def _anchor(self, move: Move) -> SiteId:
+        """One that is right in every tree that there will be meanwhile; D's router is, or the move would wait."""
+        *others, last = self._validity.anchors(move)
+        for site in others:
+            trees = self._changing.values()
+            if all(self._validity.out_of_line(replace(move, anchor=site), tree) is None for tree in trees):
+                return site
+        return last
 
     def _cancel(self, plan_id: str) -> None:
         """Take back what has not switched; what has, goes on to its end."""
@@ -319,6 +351,8 @@ class Coordinator:
     def _end(self, run: Running, outcome: Status) -> None:
         del self.running[run.plan.id]
         self._claim(run.plan, False)
+        if not self.running:
+            self._stood_in.clear()
         self._effects.append(PlanEnded(run.plan, outcome, tuple(run.moved), run.state))
 
     def _send_again(self) -> None:

@@ -105,7 +105,12 @@ class Mobility:
             return
         site = self._attachments.at(trip.source)
         owner = self._coordinator.placement.owner(trip.op, trip.key)
-        if site is None or site_of(owner) == site or not self._topology.is_at_or_above(site_of(owner), site):
+        if (
+            site is None
+            or site not in self._topology
+            or site_of(owner) == site
+            or not self._topology.is_at_or_above(site_of(owner), site)
+        ):
             del self.trips[trip.op, trip.key]
             return
         move = Move(trip.op, self._keys(trip.op, trip.key), owner, self._topology.main_place(site))

@@ -75,7 +75,7 @@ class Placement:
             raise UnknownName("operator", op, list(self.operators))
         site = site_of(place)
         for name, at in producers:
-            if not self.topology.is_at_or_above(site, at):
+            if at in self.topology and not self.topology.is_at_or_above(site, at):  # else nothing comes from there now
                 raise PlanError(
                     f"{op} at {place} would not be above {name}, which produces for it at {at}",
                     f"choose {self.topology.lca(site, at)} or a site above it, or move {name} first",

@@ -8,7 +8,7 @@ facts are considered again. After that there is no way back, only forward: a mig
 is left out, its keys stay where they are, and rows find them there.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Protocol
@@ -104,6 +104,7 @@ class Running:
     done: list[Move] = field(default_factory=list)
     failed: bool = False
     wave: int = -1
+    to_begin: list[Rehoming] = field(default_factory=list)  # of this wave: they wait for migrations to end
     open: dict[int, Rehome] = field(default_factory=dict)  # rehomings of this wave
     rehomed: list[Rehoming] = field(default_factory=list)
     left_out: list[str] = field(default_factory=list)
@@ -178,7 +179,8 @@ class Redeploying:
         """As far as it goes without waiting for anybody."""
         while (now := self.current) is not None:
             self._submit(now)
-            if now.running or now.plans or now.open:
+            self._begin(now)
+            if now.running or now.plans or now.to_begin or now.open:
                 return
             self._next(now)
 
@@ -209,18 +211,23 @@ class Redeploying:
                 now.step = Step.REHOMING
                 now.wave += 1
                 if now.wave < len(now.redeployment.rehomings):
-                    self._begin_wave(now, now.redeployment.rehomings[now.wave])
+                    now.to_begin = list(now.redeployment.rehomings[now.wave])
                 else:
                     now.step, now.plans = Step.AFTER, list(now.redeployment.after)
             case Step.AFTER | Step.BACK:
                 self._end(now)
 
-    def _begin_wave(self, now: Running, wave: Iterable[Rehoming]) -> None:
-        for rehoming in wave:
+    def _begin(self, now: Running) -> None:
+        waiting, now.to_begin = now.to_begin, []
+        for rehoming in waiting:
+            after = self._tree_after(rehoming)
+            if self._coordinator.disturbed(rehoming.site, after):
+                now.to_begin.append(rehoming)
+                continue
             self._numbers += 1
-            gates = self._coordinator.changing(rehoming.site)
-            now.open[self._numbers] = Rehome(replace(rehoming, number=self._numbers), gates)
-        self._send_again()
+            gates = self._coordinator.changing(rehoming.site, after)
+            command = now.open[self._numbers] = Rehome(replace(rehoming, number=self._numbers), gates)
+            self._effects.append(ToRouter(rehoming.site, command))
 
     def _send_again(self) -> None:
         for command in self.current.open.values() if self.current is not None else ():
@@ -251,6 +258,7 @@ class Redeploying:
             for migration in ended.moved:
                 self._planning.moved(migration.op, migration.keys, migration.target)
             self._stirred = True
+            self._go_on()
             return
         del now.running[ended.plan.id]
         now.done += [

@@ -16,7 +16,7 @@ from peregrine.core.keyspace import KeySet
 from peregrine.core.legs import Legs
 from peregrine.core.mechanisms.program import On
 from peregrine.core.messages import HandBack, HandedBack, Rehome
-from peregrine.core.migrate import Migration, Role
+from peregrine.core.migrate import Role
 from peregrine.core.rehoming import Claims, Detach, Fenced, Join, Left, Message, Rehoming, Returned, Said, Word
 from peregrine.core.routes import Down, InLeg, InRehoming, Local, Route, Up
 from peregrine.core.rows import Clock, Item, Marker, Rows, split_keys
@@ -74,6 +74,7 @@ class Parting:
 
     rehoming: Rehoming
     child: SiteId
+    claims: Claims
     held: list[Came] = field(default_factory=list)
 
 
@@ -215,8 +216,6 @@ class Rehomings:
                 else:
                     self._teach(item)
                     self._forward(message, via)
-                    if isinstance(item, Marker) and item.moves:
-                        self.relearnt(item.migration)
             case Left():
                 self._on_left(message, via)
             case Fenced():
@@ -271,7 +270,7 @@ class Rehomings:
             for site in detach.sites:
                 ways.below.pop(site, None)
             if detach.dest != router.site:
-                self.partings[rehoming.number] = Parting(rehoming, child)
+                self.partings[rehoming.number] = Parting(rehoming, child, detach.keys)
                 self._take_keys(detach.keys, Down(child), InRehoming(rehoming.number))
             else:
                 keys = self._keys_where(lambda route: route == Down(child))
@@ -306,26 +305,22 @@ class Rehomings:
             turn = self.turns[number]
             for op, claimed in turn.claims:
                 self._give_back(turn, op, claimed, left.keys)
+            self.review()
             self._open(turn, left.mark)
             return
         parting = self.partings.pop(number, None)
         router.up(left)
         if parting is not None:
+            # Of keys that C claims, what a marker has taught meanwhile holds; of others P's word.
+            self._take_keys(_without(left.keys, parting.claims), Down(parting.child), Up())
+            self._take_keys(left.keys, InRehoming(number), Up())
             router.table.replace(InRehoming(number), Down(parting.child))
-            self._take_keys(left.keys, Down(parting.child), Up())
             for item, came in parting.held:
                 router.receive(item, came)
 
     def _give_back(self, turn: Turn, op: OpId, claimed: KeySet, left: Claims) -> None:
         """Keys that C claims and P had not sent there: how C came by them is still behind the fence."""
-        table = self._router.table
-        for mine, keys in left:
-            if mine == op:
-                claimed -= keys
-        for route, part in table.partition(op, claimed) if claimed else ():
-            if route == InRehoming(turn.rehoming.number):
-                table.assign(op, part, Down(turn.old_child))
-                self._route_again(turn, op, part)
+        self._take_keys(_without(((op, claimed),), left), InRehoming(turn.rehoming.number), Down(turn.old_child))
 
     def _on_fenced(self, fenced: Fenced, via: SiteId | None) -> None:
         turn = self.turns.get(fenced.rehoming.number)
@@ -345,6 +340,7 @@ class Rehomings:
         """What is said in answer to what is released queues up behind what is held."""
         for fenced, via in turn.fenced:
             self._pass_fence(fenced, via, mark)
+            self.review()
         turn.fenced.clear()
         while turn.held:
             item, _ = turn.held.pop(0)
@@ -449,29 +445,35 @@ class Rehomings:
         else:
             self._router.up(item)
 
-    def relearnt(self, migration: Migration) -> None:
-        """Its keys live elsewhere than was believed: rows that are held for them go there, ahead of later ones."""
-        op, keys = migration.op, migration.keys
-        everybody: list[Turn | Parting] = [*self.turns.values(), *self.partings.values()]
-        for holding in everybody:
-            route = InRehoming(holding.rehoming.number)
-            if holding.held and all(each != route for each, _ in self._router.table.partition(op, keys)):
-                self._route_again(holding, op, keys)
+    def review(self) -> None:
+        """Rows that are held for keys of which something else is known now go where that says, ahead of later ones."""
+        holdings: list[Turn | Parting | Approach] = [
+            *self.turns.values(),
+            *self.partings.values(),
+            *self.approaches.values(),
+        ]
+        for holding in holdings:
+            held, holding.held = holding.held, []
+            for item, via in held:
+                if isinstance(item, Rows | Clock) and item.dest is None:
+                    self._review(holding, item, via)
+                else:
+                    holding.held.append((item, via))
 
-    def _route_again(self, holding: Turn | Parting, op: OpId, keys: KeySet) -> None:
-        held, holding.held = holding.held, []
-        again: list[tuple[Rows | Clock, SiteId | None]] = []
-        for item, via in held:
-            if isinstance(item, Rows | Clock) and item.dest is None and item.op == op:
-                mine, rest = split_keys(item, keys)
-                if mine is not None:
-                    again.append((mine, via))
-                if rest is not None:
-                    holding.held.append((rest, via))
+    def _review(self, holding: Turn | Parting | Approach, item: Rows | Clock, via: SiteId | None) -> None:
+        rest: Rows | Clock | None = item
+        for route, keys in self._router.table.partition(item.op, self._everything(item.op)):
+            part, rest = split_keys(rest, keys) if rest is not None else (None, None)
+            if part is None:
+                continue
+            if via == holding.child and isinstance(holding, Approach):
+                waits = route != Up()
             else:
-                holding.held.append((item, via))
-        for row, via in again:
-            self._router.route(row, via)
+                waits = route == InRehoming(holding.rehoming.number)
+            if waits:
+                holding.held.append((part, via))
+            else:
+                self._router.route(part, via)
 
     def _forward(self, message: Message, via: SiteId | None) -> None:
         """Past what is held: it was on its way before."""
@@ -486,7 +488,7 @@ class Rehomings:
     def _teach(self, item: Item) -> None:
         """A marker on a way that it did not take at first."""
         if isinstance(item, Marker):
-            if item.moves:
+            if item.moves and site_of(item.migration.target) != self._router.site:  # who has the keys knows it
                 self._router.legs.learn_owner(item.migration)
             self.hear(item)
 
@@ -523,9 +525,11 @@ class Rehomings:
         table = self._router.table
         found: list[tuple[OpId, KeySet]] = []
         for op in table.ops():
-            everything = KeySet.everything(table.groups_of(op))
-            found += [(op, keys) for route, keys in table.partition(op, everything) if wanted(route)]
+            found += [(op, keys) for route, keys in table.partition(op, self._everything(op)) if wanted(route)]
         return tuple(found)
+
+    def _everything(self, op: OpId) -> KeySet:
+        return KeySet.everything(self._router.table.groups_of(op))
 
     def _take_keys(self, keys: Claims, before: Route, after: Route) -> None:
         """Of these keys, those that take one route take another now."""
@@ -552,10 +556,6 @@ class Rehomings:
             assert turn.left is None or not (turn.fenced or turn.held), f"{turn.rehoming}: held although P has left"
         for approach in self.approaches.values():
             assert approach.settling or not approach.held, f"{approach.rehoming}: held before it settles"
-        open_here = {*self.turns, *self.partings, *self.approaches}
-        for op in self._router.table.ops():
-            for route in self._router.table.routes_of(op):
-                assert not isinstance(route, InRehoming) or route.number in open_here, f"{op}: {route} is over"
 
     def leftovers(self) -> list[str]:
         left = [f"{self.leaving.rehoming} is open"] if self.leaving is not None else []
@@ -565,8 +565,22 @@ class Rehomings:
             left.append(f"{turn.rehoming} meets here: {len(turn.fenced)} fenced, {len(turn.held)} held")
         left += [f"{each.rehoming} parts here: {len(each.held)} held" for each in self.partings.values()]
         left += [f"{each.rehoming} settles: {len(each.held)} held" for each in self.approaches.values()]
+        table = self._router.table
+        routes = {route for op in table.ops() for route in table.routes_of(op)}
+        left += [f"keys are still in rehoming {each.number}" for each in routes if isinstance(each, InRehoming)]
         return left
 
 
 def _answers(back: HandedBack, wanted: HandBack | None) -> bool:
     return wanted is not None and (back.neighbour, back.session) == (wanted.neighbour, wanted.session)
+
+
+def _without(some: Claims, others: Claims) -> Claims:
+    rest = []
+    for op, keys in some:
+        for other, theirs in others:
+            if other == op:
+                keys -= theirs
+        if keys:
+            rest.append((op, keys))
+    return tuple(rest)

@@ -117,9 +117,11 @@ class Router:
             if has_items:
                 for way, item in gathered(entered for each in run for entered in self._enter(each)):
                     self._go_on(way, item)
+                    self.rehomings.review()
             else:
                 for each in run:
                     self._obey(each)
+                    self.rehomings.review()
         return self._effects
 
     def _enter(self, event: Single) -> Iterator[tuple[Way, Item]]:
@@ -273,8 +275,6 @@ class Router:
             self.legs.fetching.taken(item.pin)
         else:
             self.legs.on_state(item)
-        if isinstance(item, Marker) and item.moves:
-            self.rehomings.relearnt(item.migration)
 
     def route(self, item: Rows | Clock, via: SiteId | None = None) -> None:
         """Late binding: where do these rows go from here?"""
@@ -296,13 +296,13 @@ class Router:
                 self._dispatch(route, item if batch is item.batch else replace(item, batch=batch), via)
 
     def _dispatch(self, route: Route, item: Rows | Clock, via: SiteId | None) -> None:
+        if not isinstance(route, Up) and self.rehomings.turns_off(item, via, stops=True):
+            return
         match route:
             case Local(place):
                 self.append(place, item)
             case Up():
                 self.up(item)
-            case _ if self.rehomings.turns_off(item, via, stops=True):
-                pass
             case Down(child):
                 if via is None or via != self.parent:
                     self.note_strays(item)

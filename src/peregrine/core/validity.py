@@ -68,6 +68,12 @@ class Validity:
                     )
             self._placement.move(move.op, move.keys, move.source, move.target)
             self._check_above(move, coming(move.op))
+            if (producer := self.out_of_line(move, self._topology)) is not None:
+                raise PlanError(
+                    f"rows of {producer[0]} at {producer[1]} could overtake each other while {move.op} moves from"
+                    f" {move.source} to {move.target}",
+                    f"choose {self._topology.lca(producer[1], site_of(move.source))}, where their way turns off",
+                )
 
     def _check_move(self, move: Move, mechanism: Mechanism) -> None:
         spec = self._operators.get(move.op)
@@ -105,10 +111,27 @@ class Validity:
         return [source, target] if upwards and self._all_below(move, source) else [target]
 
     def _all_below(self, move: Move, site: SiteId) -> bool:
+        return all(self._topology.is_at_or_above(site, at) for _, at in self._static_producers(move, self._topology))
+
+    def _static_producers(self, move: Move, topology: Topology) -> list[tuple[str, SiteId]]:
+        """Whose rows nobody puts in order but their way."""
         if self._operators[move.op].roaming:
-            return True
+            return []
         producers = [*self._producers(move.op, move.keys), *self._placement.upstream(move.op)]
-        return all(self._topology.is_at_or_above(site, at) for _, at in producers)
+        return [(name, at) for name, at in producers if at in topology]
+
+    def out_of_line(self, move: Move, topology: Topology) -> tuple[str, SiteId] | None:
+        """A producer whose way to S does not lead by D, nor its way to D by S: where its way to S turns off, rows that
+        come behind the marker would go straight to D, past those that went ahead of it. There is none in a valid
+        deployment; but a site that changes its parent takes its producers with it, and not what they feed.
+        """
+        source, target = site_of(move.source), site_of(move.target)
+        for name, at in self._static_producers(move, topology):
+            turns_off = target not in topology.path(at, source) and source not in topology.path(at, target)
+            passes = move.anchor == source != target and not topology.is_at_or_above(source, at)  # see `anchors`
+            if turns_off or passes:
+                return name, at
+        return None
 
     def _check_above(self, move: Move, coming: list[Move]) -> None:
         """Falcon III-B: an instance must be above all producers of its keys, now and when what runs has ended."""

@@ -38,6 +38,8 @@ class SeedResult:
     events: int  # of both runs
     violations: tuple[str, ...]
     digest: str
+    rehomed: int = 0  # sites that joined, changed their parents or left
+    put_off: int = 0  # changes of the topology that could not be deployed when they came
 
 
 @dataclass(frozen=True)
@@ -60,6 +62,8 @@ class Totals:
     refused: int = 0
     crashes: int = 0
     events: int = 0
+    rehomed: int = 0
+    put_off: int = 0
     violating: list[SeedResult] = field(default_factory=list)
 
     def add(self, result: SeedResult) -> None:
@@ -70,6 +74,8 @@ class Totals:
         self.refused += result.refused
         self.crashes += result.crashes
         self.events += result.events
+        self.rehomed += result.rehomed
+        self.put_off += result.put_off
         if result.violations:
             self.violating.append(result)
 
@@ -104,6 +110,8 @@ def play(seed: int, options: Options) -> Played:
         events=run.world.events + reference.world.events,
         violations=tuple(violations),
         digest=digest(run),
+        rehomed=run.observed.rehomed,
+        put_off=run.observed.put_off,
     )
     return Played(result, run, reference)
 

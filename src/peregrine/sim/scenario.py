@@ -125,12 +125,7 @@ def draw(seed: int, options: Options) -> Scenario:
         builder.add(app, ordered, lossless)
     faults = _faults(rng, builder, duration_ms) if options.faults else ()
     large = random.Random(f"large:{seed}")
-    spare: tuple[SiteId, ...] = ()
-    changes: tuple[Change, ...] = ()
-    if options.topology_changes:
-        spare = tuple(SiteId(f"n{i}") for i in range(1, changing.randint(1, 3)))
-        changes = draw_changes(changing, topology, spare, duration_ms)
-    return Scenario(
+    scenario = Scenario(
         seed=seed,
         topology=topology,
         specs=builder.specs,
@@ -147,6 +142,40 @@ def draw(seed: int, options: Options) -> Scenario:
         sizes=large.choice((SIZES, Sizes(48, 24, 64, 100), Sizes(120, 40, 200, 60))),
         ordered=ordered,
         lossless=lossless,
+    )
+    return _with_changes(changing, scenario, duration_ms, options) if options.topology_changes else scenario
+
+
+def _with_changes(rng: random.Random, scenario: Scenario, duration_ms: float, options: Options) -> Scenario:
+    """Sites and links come, go and change; keys and sources move, and things fail, at about the same times."""
+    spare = tuple(SiteId(f"n{i}") for i in range(1, rng.randint(1, 3)))
+    changes = draw_changes(rng, scenario.topology, spare, duration_ms)
+    times = sorted({change.at_ms for change in changes}) or [duration_ms / 2]
+    sites = scenario.topology.sites
+
+    def near(before_ms: float, after_ms: float) -> float:
+        return max(rng.choice(times) + rng.uniform(-before_ms, after_ms), 10.0)
+
+    plans = sorted([*scenario.reconfigure_at_ms, *(near(120.0, 60.0) for _ in range(2 * len(times)))])
+    sources = tuple(
+        replace(
+            script, moves=(*script.moves, *((near(60.0, 120.0), rng.choice(sites)) for _ in range(rng.randint(0, 2))))
+        )
+        if script.moves
+        else script
+        for script in scenario.sources
+    )
+    faults = [
+        Fault(
+            near(30.0, 150.0), rng.choice(("router", "link", "link")), rng.choice(sites[1:]), rng.choice((5, 50, 200))
+        )
+        for _ in range(rng.randint(0, len(times)) if options.faults and len(sites) > 1 else 0)
+    ]
+    return replace(
+        scenario,
+        sources=sources,
+        reconfigure_at_ms=tuple(plans),
+        faults=tuple(sorted([*scenario.faults, *faults], key=lambda fault: fault.at_ms)),
         spare=spare,
         changes=changes,
     )

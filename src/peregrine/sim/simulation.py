@@ -134,10 +134,11 @@ class Simulation:
         for i, at_ms in enumerate(scenario.reconfigure_at_ms):
             self._later(at_ms, partial(self._reconfigure, i))
         self._lost_links: list[tuple[SiteId, SiteId]] = []
+        self._all_found = False
         for change in scenario.changes:
             self._later(change.at_ms, partial(self._change, change))
         if scenario.changes:
-            self._later(scenario.changes[-1].at_ms + 1000.0, self._find_links)
+            self._later(max(change.at_ms for change in scenario.changes) + 300.0, self._find_links)
         for fault in scenario.faults:
             self._later(fault.at_ms, partial(self._strike, fault))
         self._keep_replicas()
@@ -363,6 +364,8 @@ class Simulation:
         """Mostly, a link that somebody needs to change parents holds so long. If not, that waits until it is back."""
         redeploying = self.manager.machine.redeploying
         busy = redeploying is not None and redeploying.current is not None and redeploying.current.open
+        if self._all_found:
+            return
         if self.network.is_set(a, b) and busy and self.world.rng.random() < 0.9:
             self._later(40.0, partial(self._lose, a, b))
         else:
@@ -371,6 +374,7 @@ class Simulation:
 
     def _find_links(self) -> None:
         """At the end everything can be reached, if not as a neighbour: what was on its way gets there."""
+        self._all_found = True
         for a, b in self._lost_links:
             if not self.network.is_set(a, b):
                 self.network.set(a, b, Link(20.0))

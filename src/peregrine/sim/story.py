@@ -100,8 +100,8 @@ def _timeline(run: Simulation) -> Table:
     table.add_column()
     told = set()
     for at_ms, what in run.world.story:
-        if what in told and "(said" in what:
-            continue  # routers answer the manager again and again
+        if what in told and ("(said" in what or what.startswith("rehoming")):
+            continue  # the manager asks, and routers answer, again and again
         told.add(what)
         style = next((style for word, style in STYLES if word in what), "")
         table.add_row(Text(f"{at_ms:.1f} ms", style="dim"), Text(what, style=style))

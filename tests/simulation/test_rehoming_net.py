@@ -1,0 +1,55 @@
+"""Routers and hosts under chance alone: sites change their parents, and each part of the protocol is needed for that.
+
+Much quicker than a simulated network, and crueller: what a link had on its way when it was cut stays there.
+"""
+
+import pickle
+
+import pytest
+
+from peregrine.core import journal
+from peregrine.core.router import Router
+from rehoming_faults import ROUTERS
+from rehoming_net import play, run
+
+
+@pytest.mark.parametrize("start", range(0, 60, 20))
+def test_rows_land_once_and_in_order_while_sites_change_their_parents(start: int) -> None:
+    assert {seed: wrong for seed in range(start, start + 20) if (wrong := run(seed))} == {}
+
+
+def test_a_router_is_a_function_of_its_journal_and_survives_a_snapshot() -> None:
+    net, _ = play(14)
+    for site, config in net.configs.items():
+        again = Router(config)
+        events, effects = net.journals[site], net.effects[site]
+        for nth, (event, expected) in enumerate(zip(events, effects, strict=True)):
+            if nth == len(events) // 2:
+                again = pickle.loads(pickle.dumps(again))
+            assert repr(again.step(journal.decode(journal.encode(event)))) == repr(expected)
+
+
+# Where each fault shows. What sends rows round for ever is stopped.
+FIRST_SEED = {
+    "no fence": 0,
+    "no mark": 0,
+    "nothing returns": 14,
+    "the short way at once": 89,
+    "no settling": 74,
+    "markers that turn back teach nobody": 128,
+    "the old branch keeps the keys": 14,
+    "keys are not announced": 14,
+}
+
+
+@pytest.mark.parametrize("fault", FIRST_SEED)
+def test_it_goes_wrong_without(fault: str) -> None:
+    first = FIRST_SEED[fault]
+    assert any(goes_wrong(seed, ROUTERS[fault]) for seed in (first, *range(200)))
+
+
+def goes_wrong(seed: int, router: type[Router]) -> bool:
+    try:
+        return run(seed, router, most_steps=20_000) != []
+    except (AssertionError, KeyError):
+        return True

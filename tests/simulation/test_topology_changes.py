@@ -1,0 +1,62 @@
+"""Sites and links come, go and change while rows flow and things fail: nothing is lost, repeated or out of order.
+
+And what protects a run from the network is needed: without it, the simulator finds a run that goes wrong. (What
+protects the order alone is easier to find without time: `test_rehoming_net.py`.)
+"""
+
+import secrets
+
+import pytest
+
+from peregrine.errors import PeregrineError
+from peregrine.sim.checkers import check
+from peregrine.sim.runner import SeedResult, run_seed
+from peregrine.sim.scenario import Options, draw
+from peregrine.sim.simulation import Doubles, Simulation
+from rehoming_faults import PATCHES, ROUTERS
+
+OPTIONS = Options(topology_changes=True)
+FIXED = 30
+FRESH = 10
+CHUNK = 10
+SEEDS = 60
+
+
+def without_violation(seeds: range) -> list[SeedResult]:
+    found = [run_seed(seed, OPTIONS) for seed in seeds]
+    assert not [
+        f"{violation}\n  replay: peregrine simulate --seed {each.seed} --explain --topology-changes"
+        for each in found
+        for violation in each.violations
+    ]
+    return found
+
+
+@pytest.mark.parametrize("start", range(0, FIXED, CHUNK))
+def test_fixed_seeds_have_no_violation(start: int) -> None:
+    found = without_violation(range(start, start + CHUNK))
+    assert sum(each.rehomed for each in found) >= CHUNK, "hardly any site has changed its parent"
+
+
+def test_fresh_seeds_have_no_violation() -> None:
+    start = secrets.randbelow(10**9)
+    without_violation(range(start, start + FRESH))
+
+
+@pytest.mark.parametrize("fault", ["no fence", "no mark", "nothing returns", "the old session goes on"])
+def test_the_simulator_finds(fault: str) -> None:
+    assert any(goes_wrong(seed, Doubles(router=ROUTERS[fault])) for seed in range(SEEDS))
+
+
+@pytest.mark.parametrize("fault", PATCHES)
+def test_the_simulator_finds_a_manager_that_lets(fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    PATCHES[fault](monkeypatch)
+    assert any(goes_wrong(seed, Doubles()) for seed in range(SEEDS))
+
+
+def goes_wrong(seed: int, doubles: Doubles) -> bool:
+    scenario = draw(seed, OPTIONS)
+    try:
+        return bool(check(Simulation(scenario, doubles).run(), Simulation(scenario.reference()).run()))
+    except (AssertionError, KeyError, PeregrineError):
+        return True
