@@ -1,0 +1,195 @@
+"""The manager carries out topology changes: migrations before, rehomings, migrations after, one after the other."""
+
+from peregrine.core.attachments import Attachments
+from peregrine.core.coordinator import Status, Submit, ToRouter
+from peregrine.core.keyspace import KeySet
+from peregrine.core.manager import Manager, ManagerEffect, ManagerEvent
+from peregrine.core.messages import Begin, Rehome, Rehomed, Report, Tick
+from peregrine.core.operator import OpSpec
+from peregrine.core.placement import Placement
+from peregrine.core.reconfigure import Move, Plan
+from peregrine.core.redeploying import PutOff, Redeployed, TopologyChanged
+from peregrine.core.topology import Link, Site, Topology
+from peregrine.core.validity import AttachedProducers
+from peregrine.plan.redeploy.changes import Changes
+from peregrine.plan.redeploy.events import LinkRemoved, LinkSet, SiteMoved, SiteRemoved, SiteSet, Station
+from peregrine.plan.redeploy.layout import Layout
+from peregrine.plan.redeploy.planner import Planner
+from peregrine.plan.redeploy.planning import PlannedChanges
+from peregrine.plan.redeploy.queue import TopologyQueue
+from peregrine.plan.redeploy.world import World
+from peregrine.types import MigrationId, OpId, PlaceId, SiteId, SourceId
+
+GROUPS = 4
+COUNT, SINK = OpId("app/count"), OpId("app/results")
+CLOUD, EDGE1, EDGE2, TRAIN = SiteId("cloud"), SiteId("edge1"), SiteId("edge2"), SiteId("train")
+K = KeySet.of_keys(GROUPS, ["k"])
+
+
+class Railway:
+    """cloud over edge1 and edge2, a train below edge1 with a source of k, which lives at edge1."""
+
+    def __init__(self) -> None:
+        link = Link(10.0)
+        topology = Topology.tree(CLOUD, {EDGE1: (CLOUD, link), EDGE2: (CLOUD, link), TRAIN: (EDGE1, Link(1.0))})
+        specs = {COUNT: OpSpec(COUNT, GROUPS, feeds=(SINK,)), SINK: OpSpec(SINK, GROUPS, sink=True)}
+        initial = [(COUNT, K, PlaceId(EDGE1))]
+        sources, feeds = {SourceId("s"): TRAIN}, {SourceId("s"): ((COUNT, K),)}
+        changes = Changes()
+        world = World.of(topology, changes)
+        layout = Layout(specs, PlaceId(CLOUD), changes, initial, sources, feeds)
+        attachments = Attachments()
+        attachments.attach(SourceId("s"), TRAIN)
+        self.planner = Planner(world, layout, TopologyQueue(CLOUD))
+        self.manager = Manager(
+            Placement(topology, specs, initial),
+            specs,
+            attachments,
+            AttachedProducers(feeds, attachments),
+            planning=PlannedChanges(self.planner),
+        )
+        self._now_ms = 0
+
+    @property
+    def topology(self) -> Topology:
+        return self.manager.coordinator.placement.topology
+
+    def owner(self) -> PlaceId:
+        return self.manager.coordinator.placement.owner(COUNT, "k")
+
+    def step(self, event: ManagerEvent) -> list[ManagerEffect]:
+        return self.manager.step(event)
+
+    def tell(self, fact: object) -> list[ManagerEffect]:
+        return self.step(TopologyChanged(fact))
+
+    def tick(self) -> list[ManagerEffect]:
+        self._now_ms += 2000
+        return self.step(Tick(self._now_ms))
+
+    def obey(self, effects: list[ManagerEffect]) -> list[ManagerEffect]:
+        """Routers do at once what they are told, until nothing is left to do; all that was wanted on the way."""
+        seen = list(effects)
+        queue = list(effects)
+        while queue:
+            match queue.pop(0):
+                case ToRouter(site, Rehome(rehoming)):
+                    more = self.step(Rehomed(site, rehoming.number))
+                case ToRouter(site, Begin(migration)):
+                    more = self.step(Report(site, MigrationId(migration.id), "done"))
+                case _:
+                    more = []
+            seen += more
+            queue += more
+        return seen
+
+
+def wanted(effects: list[ManagerEffect]) -> list[str]:
+    texts = []
+    for effect in effects:
+        match effect:
+            case ToRouter(_, Rehome(rehoming)):
+                texts.append(f"{rehoming.site}: {rehoming.source} -> {rehoming.target}")
+            case ToRouter(_, Begin(migration)):
+                texts.append(f"k: {migration.source} -> {migration.target}")
+            case Redeployed(_, outcome):
+                texts.append(str(outcome))
+            case PutOff():
+                texts.append("put off")
+            case _:
+                pass
+    return texts
+
+
+def test_a_train_changes_edges_and_its_keys_follow_it() -> None:
+    railway = Railway()
+    railway.tell(SiteMoved(TRAIN, EDGE1, EDGE2, Link(1.0), 1))
+    effects = railway.obey(railway.tick())
+    assert wanted(effects) == ["train: edge1 -> edge2", "k: edge1 -> edge2", "done"]
+    assert railway.topology.parent(TRAIN) == EDGE2
+    assert railway.owner() == EDGE2
+    assert railway.manager.redeploying is not None and railway.manager.redeploying.current is None
+
+
+def test_a_rehoming_is_asked_for_again_until_it_is_reported() -> None:
+    railway = Railway()
+    railway.tell(SiteMoved(TRAIN, EDGE1, EDGE2, Link(1.0), 1))
+    (first,) = [effect for effect in railway.tick() if isinstance(effect, ToRouter)]
+    assert first in railway.tick()
+    assert railway.topology.parent(TRAIN) == EDGE1
+
+
+def test_a_site_that_is_to_leave_gives_its_keys_away_first() -> None:
+    railway = Railway()
+    railway.tell(SiteMoved(TRAIN, EDGE1, EDGE2, Link(1.0), 1))
+    railway.tell(SiteRemoved(EDGE1, 2))
+    assert wanted(railway.obey(railway.tick())) == [
+        "k: edge1 -> cloud",
+        "train: edge1 -> edge2",
+        "edge1: cloud -> None",
+        "k: cloud -> edge2",
+        "done",
+    ]
+    assert EDGE1 not in railway.topology
+
+
+def test_a_new_site_joins_and_can_be_a_parent_at_once() -> None:
+    railway = Railway()
+    edge3 = SiteId("edge3")
+    railway.tell(SiteSet(Station(Site(edge3)), 1))
+    railway.tell(LinkSet(edge3, CLOUD, Link(1.0), 2))
+    railway.tell(SiteMoved(TRAIN, EDGE1, edge3, Link(1.0), 3))
+    texts = wanted(railway.obey(railway.tick()))
+    assert texts[:2] == ["edge3: None -> cloud", "train: edge1 -> edge3"]
+    assert railway.topology.parent(TRAIN) == edge3
+
+
+def test_a_site_that_is_lost_with_its_sources_is_waited_for() -> None:
+    railway = Railway()
+    railway.tell(LinkRemoved(TRAIN, EDGE1, 1))
+    assert wanted(railway.obey(railway.tick())) == ["put off"]
+    assert railway.topology.parent(TRAIN) == EDGE1
+    railway.tell(LinkSet(TRAIN, EDGE2, Link(1.0), 2))  # it is heard of again, elsewhere
+    assert "train: edge1 -> edge2" in wanted(railway.obey(railway.tick()))
+
+
+def test_facts_that_contradict_each_other_are_put_off_and_nothing_changes() -> None:
+    railway = Railway()
+    railway.tell(LinkSet(TRAIN, EDGE2, Link(0.5), 1))
+    effects = railway.tell(LinkSet(TRAIN, EDGE2, Link(50.0), 1))
+    assert [isinstance(effect, PutOff) for effect in effects] == [True]
+    assert "higher version" in str(effects[0].error)  # type: ignore[union-attr]
+    assert wanted(railway.obey(railway.tick())) == []
+    assert railway.topology.parent(TRAIN) == EDGE1
+
+
+def test_what_is_told_twice_is_done_once() -> None:
+    railway = Railway()
+    move = SiteMoved(TRAIN, EDGE1, EDGE2, Link(1.0), 1)
+    railway.tell(move)
+    railway.obey(railway.tick())
+    railway.tell(move)
+    assert wanted(railway.obey(railway.tick())) == []
+
+
+def test_a_redeployment_whose_keys_somebody_moves_comes_again() -> None:
+    """Nothing has been rehomed when the first migrations cannot begin: the last valid deployment is kept."""
+    railway = Railway()
+    railway.step(Submit(Plan("mine", ((Move(COUNT, K, PlaceId(EDGE1), PlaceId(CLOUD)),),))))
+    railway.tell(SiteMoved(TRAIN, EDGE1, EDGE2, Link(1.0), 1))
+    railway.tell(SiteRemoved(EDGE1, 2))
+    assert "train: edge1 -> edge2" not in wanted(railway.tick())
+    railway.step(Report(EDGE1, MigrationId("mine.0.0"), "done"))
+    texts = wanted(railway.obey(railway.tick()))
+    assert texts[0] == "train: edge1 -> edge2" and texts[-1] == Status.DONE
+    assert EDGE1 not in railway.topology
+
+
+def test_a_rehoming_waits_for_a_migration_whose_rows_it_would_reorder() -> None:
+    """edge1 decides the order of k while it moves up; rows of the train would pass the cloud on their way there."""
+    railway = Railway()
+    railway.step(Submit(Plan("up", ((Move(COUNT, K, PlaceId(EDGE1), PlaceId(CLOUD)),),))))
+    railway.tell(SiteMoved(TRAIN, EDGE1, EDGE2, Link(1.0), 1))
+    assert not any(text.startswith("train") for text in wanted(railway.tick()))
+    effects = railway.obey(railway.step(Report(CLOUD, MigrationId("up.0.0"), "done")))
+    assert "train: edge1 -> edge2" in wanted(effects)
