@@ -197,7 +197,7 @@ class RehomingNet(Net):
             for _ in range(rng.randrange(30)):
                 self.stir_once()
         self.stood_in |= {m.id for m in into}
-        self.step(site, Rehome(rehoming, tuple(into)))
+        self.step(site, Rehome(rehoming, tuple(into), tree.below(site)))
         return True
 
 

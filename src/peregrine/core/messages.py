@@ -147,10 +147,13 @@ class WarmUp:
 
 @dataclass(frozen=True, slots=True)
 class Rehome:
-    """This site is to change its parent. `gates`: migrations that run, into its subtree from outside of it."""
+    """This site is to change its parent. `gates`: migrations that run, into its subtree from outside of it. `sites`:
+    what is below it; a site that has left may not have told it yet.
+    """
 
     rehoming: Rehoming
     gates: tuple[Migration, ...] = ()
+    sites: tuple[SiteId, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

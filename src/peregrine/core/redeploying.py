@@ -226,7 +226,9 @@ class Redeploying:
                 continue
             self._numbers += 1
             gates = self._coordinator.changing(rehoming.site, after)
-            command = now.open[self._numbers] = Rehome(replace(rehoming, number=self._numbers), gates)
+            topology = self._placement.topology
+            below = topology.below(rehoming.site) if rehoming.site in topology else ()
+            command = now.open[self._numbers] = Rehome(replace(rehoming, number=self._numbers), gates, below)
             self._effects.append(ToRouter(rehoming.site, command))
 
     def _send_again(self) -> None:

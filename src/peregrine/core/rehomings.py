@@ -127,9 +127,11 @@ class Rehomings:
         if rehoming.number <= self._number:
             router.rehomed(rehoming.number)
             return
-        if rehoming.source != ways.parent or rehoming.target in ways.below:
+        if rehoming.source != ways.parent or rehoming.target in command.sites:
             raise router.protocol_error(f"{rehoming}, whose parent is {ways.parent}")
         self._number = rehoming.number
+        for gone in [site for site in ways.below if site not in command.sites]:
+            del ways.below[gone]
         if rehoming.target is None:
             router.up(Word(Said.LEAVE, rehoming))
             ways.parent = None

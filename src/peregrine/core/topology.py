@@ -152,6 +152,13 @@ class Topology:
             above.append(site)
         return tuple(above)
 
+    def below(self, site: SiteId) -> tuple[SiteId, ...]:
+        """All sites of its subtree but itself."""
+        found = list(self.children(site))
+        for each in found:
+            found += self.children(each)
+        return tuple(found)
+
     def is_at_or_above(self, above: SiteId, below: SiteId) -> bool:
         return self._climb(below, self.depth(below) - self.depth(above)) == above
 

@@ -16,12 +16,7 @@ class Ways:
         self.is_root = site == topology.root
         self.below: dict[SiteId, SiteId] = {}
         for child in topology.children(site) if site in topology else ():
-            self._add(topology, child, child)
-
-    def _add(self, topology: Topology, site: SiteId, child: SiteId) -> None:
-        self.below[site] = child
-        for each in topology.children(site):
-            self._add(topology, each, child)
+            self.below.update(dict.fromkeys((child, *topology.below(child)), child))
 
     def has(self, site: SiteId) -> bool:
         """Is it here or below?"""
