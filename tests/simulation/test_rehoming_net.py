@@ -7,7 +7,8 @@ import pickle
 
 import pytest
 
-from peregrine.core import journal
+from peregrine.core import journal, wire
+from peregrine.core.messages import Append, Effect, HandBack, Rehomed, Send
 from peregrine.core.router import Router
 from rehoming_faults import ROUTERS
 from rehoming_net import play, run
@@ -26,7 +27,14 @@ def test_a_router_is_a_function_of_its_journal_and_survives_a_snapshot() -> None
         for nth, (event, expected) in enumerate(zip(events, effects, strict=True)):
             if nth == len(events) // 2:
                 again = pickle.loads(pickle.dumps(again))
-            assert repr(again.step(journal.decode(journal.encode(event)))) == repr(expected)
+            assert done(again.step(journal.decode(journal.encode(event)))) == done(expected)
+
+
+def done(effects: list[Effect]) -> list[object]:
+    """What is sent and written, as bytes: how a set is printed depends on its history."""
+    sent = [(e.neighbour, e.seq, e.session, wire.encode(e.item)) for e in effects if isinstance(e, Send)]
+    written = [(e.place, e.offset, wire.encode(e.entry)) for e in effects if isinstance(e, Append)]
+    return [*sent, *written, *(e for e in effects if isinstance(e, HandBack | Rehomed))]
 
 
 # Where each fault shows. What sends rows round for ever is stopped.
