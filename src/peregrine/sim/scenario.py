@@ -175,7 +175,13 @@ def _with_changes(rng: random.Random, scenario: Scenario, duration_ms: float, op
         scenario,
         sources=sources,
         reconfigure_at_ms=tuple(plans),
-        faults=tuple(sorted([*scenario.faults, *faults], key=lambda fault: fault.at_ms)),
+        # Not before the routers know where keys are: a deployment that is not complete has not begun.
+        faults=tuple(
+            sorted(
+                (replace(fault, at_ms=max(fault.at_ms, 10.0)) for fault in (*scenario.faults, *faults)),
+                key=lambda fault: fault.at_ms,
+            )
+        ),
         spare=spare,
         changes=changes,
     )
