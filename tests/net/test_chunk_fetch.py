@@ -184,11 +184,11 @@ class BreaksOnce(ChunkSource):
     """Gives three chunks of another directory; then the link breaks, and comes back."""
 
     def __init__(self, near: ChunkFiles, far: ChunkFiles) -> None:
-        super().__init__(EDGE, near, lambda site: Hop(CLOUD, Neighbour("")), "")
+        super().__init__(EDGE, near, lambda site, via: Hop(CLOUD, Neighbour("")), "")
         self.far = far
         self.asked: list[int] = []
 
-    def read(self, origin: SiteId, names: Sequence[bytes]) -> Iterator[bytes]:
+    def read(self, origin: SiteId, names: Sequence[bytes], via: SiteId | None = None) -> Iterator[bytes]:
         self.asked.append(len(names))
         for i, name in enumerate(names):
             if i == 3 and len(self.asked) == 1:

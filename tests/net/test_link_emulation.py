@@ -119,10 +119,10 @@ def test_frames_that_fall_due_while_a_call_lasts_go_together_in_the_next(ends: E
     go_on = threading.Event()
     take = ends.router._take_frame
 
-    def slow(neighbour: str, first_seq: int, messages: list[bytes]) -> int:
+    def slow(neighbour: str, first_seq: int, messages: list[bytes], session: int) -> int:
         calls.append(messages)
         assert not messages or go_on.wait(5)
-        return take(neighbour, first_seq, messages)
+        return take(neighbour, first_seq, messages, session)
 
     ends.router._take_frame = slow  # type: ignore[method-assign]
     ends.connect(latency_ms=300.0)

@@ -15,7 +15,7 @@ from peregrine.control.durable_manager import DurableManager
 from peregrine.control.supervisor import Incident
 from peregrine.core.coordinator import Cancel, PlanEnded, Submit, ToRouter
 from peregrine.core.manager import Manager, ManagerEffect, ManagerEvent
-from peregrine.core.messages import Attached, Reached, Report, Stray, Tick
+from peregrine.core.messages import Attached, Reached, Rehomed, Report, Stray, Tick
 from peregrine.core.reconfigure import Plan
 from peregrine.core.validity import FedKeys
 from peregrine.errors import PeregrineError, StorageError
@@ -24,7 +24,7 @@ from peregrine.types import SiteId, SourceId
 
 TICK_S = 0.2
 
-News = Report | Reached | Stray | Attached | Incident
+News = Report | Rehomed | Reached | Stray | Attached | Incident
 T = TypeVar("T")
 log = logging.getLogger(__name__)
 

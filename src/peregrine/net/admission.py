@@ -4,6 +4,7 @@ Checked before an event is journaled, so that a mistake of a client reaches the 
 is judged against the configuration alone, and against how far logs have come.
 """
 
+from peregrine.core.intake import RouterConfig
 from peregrine.core.keyspace import KeySet
 from peregrine.core.messages import (
     Abort,
@@ -14,19 +15,20 @@ from peregrine.core.messages import (
     FromLink,
     KeepReplicas,
     Query,
+    Rehome,
     SetOwner,
     StopReplicas,
 )
 from peregrine.core.router import Router
 from peregrine.errors import ConfigurationError, ProtocolError, UnknownName
-from peregrine.types import OpId, PlaceId, SiteId
+from peregrine.types import OpId, PlaceId, SiteId, site_of
 
 
 def admit(router: Router, event: Event) -> None:
     """Raises an error for what this router cannot make sense of."""
     match event:
-        case FromLink(neighbour):
-            known_neighbour(router, neighbour)
+        case FromLink(neighbour, session=session):
+            known_neighbour(router, neighbour, session)
             router.intake.vet(event)
         case FromHost(place, op):
             _place_here(router, place)
@@ -41,7 +43,7 @@ def admit(router: Router, event: Event) -> None:
                 )
         case SetOwner(op, keys, place):
             _operator(router, op, keys)
-            router.config.topology.place(place)
+            _place_somewhere(router, place)
         case KeepReplicas(op, keys, source, target) | StopReplicas(op, keys, source, target):
             _operator(router, op, keys)
             _place_here(router, source)
@@ -51,24 +53,51 @@ def admit(router: Router, event: Event) -> None:
         case Begin(migration) | Abort(migration) | Query(migration):
             _operator(router, migration.op, migration.keys)
             for place in (migration.source, migration.target):
-                router.config.topology.place(place)
+                _place_somewhere(router, place)
             for site in (migration.anchor, migration.gate, migration.store):
-                router.config.topology.site(site)
+                _site_somewhere(router, site)
             if migration.mechanism not in router.config.mechanisms:
                 raise UnknownName("mechanism", migration.mechanism, list(router.config.mechanisms))
+        case Rehome(rehoming):
+            if rehoming.site != router.site:
+                raise ProtocolError(
+                    f"router {router.site} was told the {rehoming}", "tell it to the router of that site"
+                )
         case _:
             pass  # devices may send what they like: what has no operator becomes a dead letter
 
 
-def known_neighbour(router: Router, site: SiteId) -> None:
-    topology = router.config.topology
-    parent = topology.parent(router.site)
-    known = [*topology.children(router.site), *([] if parent is None else [parent])]
-    if site not in known:
+def known_neighbour(router: Router, site: SiteId, session: int) -> None:
+    """Later sessions begin with a site that has just become a neighbour: nobody can be known beforehand."""
+    known = neighbours_of(router.config)
+    if site not in known and not session:
         raise UnknownName(f"neighbour of {router.site}", site, [str(each) for each in known])
 
 
+def neighbours_of(config: RouterConfig) -> list[SiteId]:
+    """In the tree that it begins in."""
+    if config.site not in config.topology:
+        return []
+    parent = config.topology.parent(config.site)
+    return [*config.topology.children(config.site), *([] if parent is None else [parent])]
+
+
+def _site_somewhere(router: Router, site: SiteId) -> None:
+    """One that has joined is known to those above it; all others leave it to the root to miss it."""
+    if not router.ways.reaches(site):
+        raise UnknownName("site", site, [str(each) for each in (router.site, *router.ways.below)])
+
+
+def _place_somewhere(router: Router, place: PlaceId) -> None:
+    if site_of(place) in router.config.topology:
+        router.config.topology.place(place)
+    else:
+        _site_somewhere(router, site_of(place))
+
+
 def _place_here(router: Router, place: PlaceId) -> None:
+    if router.site not in router.config.topology and site_of(place) == router.site:
+        return  # it has joined: the log of the place shows whether there is one
     places = router.config.topology.places(router.site)
     if place not in places:
         raise UnknownName(f"place of {router.site}", place, [str(each) for each in places])

@@ -39,7 +39,9 @@ class Hop:
 class ChunkSource:
     """What a site can give: its own chunks, and those of others that it asks for them."""
 
-    def __init__(self, site: SiteId, chunks: ChunkFiles, hop: Callable[[SiteId], Hop], token: str) -> None:
+    def __init__(
+        self, site: SiteId, chunks: ChunkFiles, hop: Callable[[SiteId, SiteId | None], Hop], token: str
+    ) -> None:
         self.chunks = chunks
         self._site = site
         self._hop = hop
@@ -47,17 +49,17 @@ class ChunkSource:
         self._clients: dict[str, RouterClient] = {}
         self._lock = threading.Lock()
 
-    def read(self, origin: SiteId, names: Sequence[bytes]) -> Iterator[bytes]:
-        """The chunks of a site in this order, one at a time."""
+    def read(self, origin: SiteId, names: Sequence[bytes], via: SiteId | None = None) -> Iterator[bytes]:
+        """The chunks of a site in this order, one at a time. `via` is the router that asks for them, if it is one."""
         if origin == self._site:
             for name in names:
                 yield self.chunks.get(name)
             return
-        hop = self._hop(origin)
+        hop = self._hop(origin, via)
         if not hop.to.address:
             raise Unreachable(f"{hop.site} has no address", "tell this router its neighbours")
         pace = _Pace(hop.to)
-        for chunk in self._client(hop).chunks(origin, names):
+        for chunk in self._client(hop).chunks(origin, names, self._site):
             pace.arrived(len(chunk))
             yield chunk
 

@@ -1,6 +1,6 @@
 """All that a router process does about chunks: gives them, fetches them, removes what nobody needs."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 from peregrine.core.chunks import NAME_BYTES
 from peregrine.core.messages import Fetch
@@ -9,7 +9,7 @@ from peregrine.log.record_log import Fsync
 from peregrine.net.chunk_collector import Collector
 from peregrine.net.chunk_fetcher import ChunkFetcher, ChunkSource, Hop
 from peregrine.net.chunk_files import ChunkFiles
-from peregrine.net.link import LinkThread
+from peregrine.net.links import Links
 from peregrine.net.protocol import CHUNKS
 from peregrine.net.settings import RouterSettings
 from peregrine.net.stepper import Stepper
@@ -17,13 +17,9 @@ from peregrine.types import SiteId
 
 
 class ChunkService:
-    def __init__(
-        self, settings: RouterSettings, stepper: Stepper, links: Mapping[SiteId, LinkThread], token: str
-    ) -> None:
+    def __init__(self, settings: RouterSettings, stepper: Stepper, links: Links, token: str) -> None:
         self._stepper = stepper
         self._links = links
-        self._site = settings.site
-        self._topology = stepper.config.topology
         files = ChunkFiles(stepper.store.directory / CHUNKS, settings.fsync is not Fsync.OFF)
         self._source = ChunkSource(settings.site, files, self._hop, token)
         self._fetcher = ChunkFetcher(self._source, self._fetches, stepper.offer)
@@ -39,17 +35,20 @@ class ChunkService:
         self._collector.stop()
         self._source.close()
 
-    def give(self, origin: SiteId, names: list[bytes]) -> Iterator[bytes]:
+    def give(self, origin: SiteId, names: list[bytes], via: SiteId | None) -> Iterator[bytes]:
         """The chunks of a site in this order, read here or asked for on the way there."""
-        if origin not in self._topology:
-            raise UnknownName("site", origin, [str(site) for site in self._topology.sites])
         if any(len(name) != NAME_BYTES for name in names):
             raise ProtocolError("something was asked for that names no chunk", "run the same version on both sides")
-        return self._source.read(origin, names)
+        return self._source.read(origin, names, via)
 
-    def _hop(self, origin: SiteId) -> Hop:
-        neighbour = self._topology.next_hop(self._site, origin)
-        return Hop(neighbour, self._links[neighbour].to)
+    def _hop(self, origin: SiteId, via: SiteId | None) -> Hop:
+        """The way that an item for that site would take now."""
+        machine = self._stepper.machine
+        child = self._stepper.ask(lambda: machine.rehomings.child_towards(origin, via))
+        neighbour = child or machine.parent
+        if neighbour is None or neighbour == via:
+            raise UnknownName("site", origin, [machine.site, *machine.ways.below])
+        return Hop(neighbour, self._links.to(neighbour))
 
     def _fetches(self) -> list[Fetch]:
         found: list[Fetch] = self._stepper.ask(self._stepper.machine.fetches)

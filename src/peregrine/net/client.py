@@ -57,12 +57,13 @@ class RouterClient:
         answer = self._act(protocol.ADVANCE, protocol.encode((dict(committed), wait_s)))
         return msgspec.msgpack.decode(answer, type=dict[str, int])
 
-    def frame(self, neighbour: SiteId, first_seq: int, messages: list[bytes]) -> int:
+    def frame(self, neighbour: SiteId, first_seq: int, messages: list[bytes], session: int = 0) -> int:
         """Items of a neighbouring router as core/wire.py writes them; returns the last that is safe there."""
-        answer = self._act(protocol.FRAME, protocol.encode((neighbour, first_seq, messages)))
+        answer = self._act(protocol.FRAME, protocol.encode((neighbour, first_seq, messages, session)))
         return msgspec.msgpack.decode(answer, type=int)
 
     def tell_neighbours(self, neighbours: Mapping[SiteId, Neighbour]) -> None:
+        """Where routers listen that are neighbours, or will be. It keeps that, also over a restart."""
         self._act(protocol.NEIGHBOURS, protocol.encode(dict(neighbours)))
 
     def tell_pressure(self, pressed: bool) -> None:
@@ -85,9 +86,12 @@ class RouterClient:
         """`DEAD_SCHEMA`: what could not be routed, and why."""
         return self._get(Ticket(protocol.DEAD, "", position, max_rows))
 
-    def chunks(self, origin: SiteId, names: Sequence[bytes]) -> Iterator[bytes]:
-        """Chunks of the store of a site, in this order, as they come; the router asks for them where it must."""
-        return self._connection.act_in_parts(protocol.CHUNKS, protocol.encode((origin, list(names))))
+    def chunks(self, origin: SiteId, names: Sequence[bytes], via: SiteId | None = None) -> Iterator[bytes]:
+        """Chunks of the store of a site, in this order, as they come; the router asks for them where it must.
+
+        `via` is the router that asks, if it is one: the way on may depend on it while sites change their parents.
+        """
+        return self._connection.act_in_parts(protocol.CHUNKS, protocol.encode((origin, list(names), via)))
 
     def news(self, after: int = 0, wait_s: float = protocol.NEWS_WAIT_S) -> tuple[int, list[News]]:
         """What the router has to tell its manager since index `after`; waits a little when there is nothing.

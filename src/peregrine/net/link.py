@@ -30,10 +30,17 @@ log = logging.getLogger(__name__)
 
 class LinkThread:
     def __init__(
-        self, site: SiteId, neighbour: SiteId, out: RecordLog, token: str, pressed: Callable[[], bool] | None
+        self,
+        site: SiteId,
+        neighbour: SiteId,
+        out: RecordLog,
+        token: str,
+        pressed: Callable[[], bool] | None,
+        session: int = 0,
     ) -> None:
         """`pressed` is told to the neighbour again and again: for links downwards (back-pressure)."""
         self.neighbour = neighbour
+        self.session = session
         self.trouble = "no address is known yet"  # empty: nothing keeps it from delivering
         self.acked_seq = -1
         self.read_seq = -1  # the last that is on its way
@@ -66,15 +73,19 @@ class LinkThread:
             self._stirred = True
             self._stir.notify_all()
 
-    def stop(self) -> None:
+    def end(self) -> None:
+        """Nothing more is sent, but for what is on its way. Does not wait for that."""
         self._stopping = True
         self.wake()
+
+    def stop(self) -> None:
+        self.end()
         if self._thread.is_alive():
             self._thread.join(CALL_S + 1)
 
     @property
-    def to(self) -> Neighbour:
-        return self._to
+    def ended(self) -> bool:
+        return self._stopping
 
     @property
     def waiting_items(self) -> int:
@@ -107,7 +118,7 @@ class LinkThread:
         """Until it is told to stop or to go elsewhere; raises when the link breaks."""
         line = DelayLine(to, self._chance)
         self._pause(2 * line.latency_s)
-        has_seq = client.frame(self._site, 0, [])  # nothing: what do you have?
+        has_seq = client.frame(self._site, 0, [], self.session)  # nothing: what do you have?
         if has_seq >= self._out.end:  # it would take what is new for repeats
             raise ProtocolError(
                 f"{self.neighbour} has item {has_seq}, and {self._site} has only sent up to {self._out.end - 1}: "
@@ -135,7 +146,7 @@ class LinkThread:
                 self._wait(min(line.next_s, pressure.next_s) - time.monotonic())
                 continue
             last = arrived.first_seq + len(arrived.messages) - 1
-            taken = client.frame(self._site, arrived.first_seq, arrived.messages)
+            taken = client.frame(self._site, arrived.first_seq, arrived.messages, self.session)
             if taken < last:
                 raise ProtocolError(f"{self.neighbour} took {taken} of {last}", "it is sent again from there")
             line.answer(arrived, taken, time.monotonic())

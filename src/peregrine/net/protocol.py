@@ -9,11 +9,11 @@ from typing import Any
 import msgspec
 import pyarrow as pa
 
-from peregrine.core.messages import Attached, Reached, Report, Stray
+from peregrine.core.messages import Attached, Reached, Rehomed, Report, Stray
 from peregrine.core.rows import ROW_SCHEMA
 from peregrine.core.topology import Link
 
-News = Report | Reached | Stray | Attached
+News = Report | Rehomed | Reached | Stray | Attached
 
 OFFER, OFFERS, FRAME, NEWS, STATUS = "offer", "offers", "frame", "news", "status"
 ADVANCE = "advance"
@@ -88,12 +88,13 @@ class Status(msgspec.Struct, frozen=True):
     leftovers: list[str]
     events: int  # position in the journal
     journal_bytes: int  # since the last snapshot
-    waiting: dict[str, int]  # items for each neighbour that it has not acknowledged
-    links: dict[str, str]  # what keeps a link from delivering; empty: nothing
+    waiting: dict[str, int]  # items for each neighbour that it has not acknowledged, also of one that is none any more
+    links: dict[str, str]  # of those that are neighbours now, what keeps a link from delivering; empty: nothing
     recovered: list[str]  # what was found damaged and cut off when the directory was opened
     rss: int  # bytes
     operators: list[str] = []  # that it routes to
     stale: int = 0  # (operator, source, target) whose replicas are not fresh
+    parent: str = ""  # that it has now; the root has none, nor does a site that has not joined yet or has left
 
 
 class NewsBatch(msgspec.Struct, frozen=True, array_like=True):
@@ -101,7 +102,7 @@ class NewsBatch(msgspec.Struct, frozen=True, array_like=True):
     news: list[tuple[str, msgspec.Raw]]
 
 
-_NEWS: dict[str, type[Any]] = {kind.__name__: kind for kind in (Report, Reached, Stray, Attached)}
+_NEWS: dict[str, type[Any]] = {kind.__name__: kind for kind in (Report, Rehomed, Reached, Stray, Attached)}
 
 
 def encode(body: Any) -> bytes:

@@ -14,10 +14,9 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.flight as flight
-from msgspec.structs import replace
 
 from peregrine.core import journal, wire
-from peregrine.core.messages import Committed, Event, FromLink, Single, Together
+from peregrine.core.messages import Committed, Event, FromLink, HandedBack, Single, Together
 from peregrine.core.rows import Rows, length
 from peregrine.core.slices import Slice, slices
 from peregrine.errors import ConfigurationError, PeregrineError, ProtocolError, UnknownName
@@ -28,7 +27,7 @@ from peregrine.net.admission import admit, known_neighbour
 from peregrine.net.chunk_service import ChunkService
 from peregrine.net.door import Door
 from peregrine.net.faults import Told, told, told_to_the_client
-from peregrine.net.link import LinkThread
+from peregrine.net.links import Links
 from peregrine.net.protocol import Neighbour, Status, Ticket
 from peregrine.net.registrar import Registrar
 from peregrine.net.settings import RouterSettings, read_token
@@ -37,9 +36,9 @@ from peregrine.net.store import Store
 from peregrine.net.tls import server_options
 from peregrine.types import PlaceId, SiteId
 
-_frame = msgspec.msgpack.Decoder(tuple[str, int, list[bytes]])
+_frame = msgspec.msgpack.Decoder(tuple[str, int, list[bytes], int])
 _ticket = msgspec.msgpack.Decoder(Ticket)
-_chunks = msgspec.msgpack.Decoder(tuple[SiteId, list[bytes]])
+_chunks = msgspec.msgpack.Decoder(tuple[SiteId, list[bytes], SiteId | None])
 _raws = msgspec.msgpack.Decoder(list[bytes])
 _advance = msgspec.msgpack.Decoder(tuple[dict[PlaceId, int], float])
 _dead = msgspec.msgpack.Decoder(tuple[str, bytes])
@@ -54,21 +53,12 @@ class RouterServer(flight.FlightServerBase):  # type: ignore[misc]
         self.stepper = Stepper(settings, self.store, failed)
         self.site = settings.site
         self._groups = {spec.op: spec.groups for spec in settings.operators}
-        parent = self.stepper.config.topology.parent(self.site)
-        self.links = {
-            neighbour: LinkThread(self.site, neighbour, out, token, None if neighbour == parent else self._pressed)
-            for neighbour, out in self.store.outs.items()
-        }
-        self.stepper.on_sent = lambda neighbour: self.links[neighbour].wake()
-        self.stepper.acked = lambda: {neighbour: link.acked_seq for neighbour, link in self.links.items()}
+        self._addresses = Addresses(self.store.directory, settings.neighbours)
+        self.links = Links(self.stepper, self._addresses, token, settings.reach)
         self._chunks = ChunkService(settings, self.stepper, self.links, token)
         self.stepper.start()
         self._chunks.start()
-        for link in self.links.values():
-            link.start()
-        self._reach = settings.reach
-        self._addresses = Addresses(self.store.directory, settings.neighbours)
-        self._connect(self._addresses.neighbours)
+        self.links.start()
         port = self._addresses.port(settings.port)
         location, tls = server_options(HERE, port, settings.tls, settings.tls_verify_clients)
         try:
@@ -87,8 +77,7 @@ class RouterServer(flight.FlightServerBase):  # type: ignore[misc]
         if self._registrar is not None:
             self._registrar.stop()
         self._chunks.stop()
-        for link in self.links.values():
-            link.stop()
+        self.links.stop()
         self.stepper.stop()
         self.shutdown()
         self.store.close()
@@ -123,7 +112,7 @@ class RouterServer(flight.FlightServerBase):  # type: ignore[misc]
             case protocol.STATUS:
                 return protocol.encode(self.stepper.ask(self._status))
             case protocol.NEIGHBOURS:
-                self._connect(msgspec.msgpack.decode(body, type=dict[SiteId, Neighbour]))
+                self.links.connect(msgspec.msgpack.decode(body, type=dict[SiteId, Neighbour]))
             case protocol.PRESSURE:
                 self.stepper.hear_pressure(msgspec.msgpack.decode(body, type=bool))
             case _:
@@ -175,28 +164,21 @@ class RouterServer(flight.FlightServerBase):  # type: ignore[misc]
             )
         return {place: hosts[place].end for place in committed}
 
-    def _take_frame(self, neighbour: str, first_seq: int, messages: list[bytes]) -> int:
+    def _take_frame(self, neighbour: str, first_seq: int, messages: list[bytes], session: int) -> int:
         sender = SiteId(neighbour)
+        if (sender, session) in self.store.ended:  # the machine would ignore it: it need not be journaled
+            raise ProtocolError(f"{self.site} takes nothing more from {sender} in session {session}", "it has moved")
         if not messages:
-            known_neighbour(self.stepper.machine, sender)
-            return int(self.stepper.ask(lambda: self.stepper.machine.acked_link(sender)))
-        event = FromLink(sender, first_seq, tuple(wire.decode_item(message) for message in messages))
-        raw = protocol.encode((FromLink.__name__, (neighbour, first_seq, messages)))  # as core/journal.py writes it
+            known_neighbour(self.stepper.machine, sender, session)
+            return int(self.stepper.ask(lambda: self.stepper.machine.acked_link(sender, session)))
+        event = FromLink(sender, first_seq, tuple(wire.decode_item(message) for message in messages), session)
+        body = (neighbour, first_seq, messages)  # as core/journal.py writes it
+        raw = protocol.encode(("FromSession", (session, *body)) if session else (FromLink.__name__, body))
         return int(self.stepper.offer(event, raw))
 
-    def _connect(self, neighbours: dict[SiteId, Neighbour]) -> None:
-        for neighbour in neighbours:
-            known_neighbour(self.stepper.machine, neighbour)
-        self._addresses.remember(neighbours)
-        for neighbour, to in neighbours.items():
-            self.links[neighbour].connect(replace(to, address=self._reach(to.address)))
-
-    def _give_chunks(self, origin: SiteId, names: list[bytes]) -> Iterator[bytes]:
+    def _give_chunks(self, origin: SiteId, names: list[bytes], via: SiteId | None) -> Iterator[bytes]:
         with told_to_the_client():  # what is raised while they are sent, too
-            yield from self._chunks.give(origin, names)
-
-    def _pressed(self) -> bool:
-        return not self.stepper.ask(self.stepper.machine.accepts_rows)
+            yield from self._chunks.give(origin, names, via)
 
     def _status(self) -> Status:
         machine = self.stepper.machine
@@ -210,12 +192,13 @@ class RouterServer(flight.FlightServerBase):  # type: ignore[misc]
             leftovers=machine.leftovers(),
             events=self.store.journal.end,
             journal_bytes=self.stepper.journal_bytes,
-            waiting={neighbour: link.waiting_items for neighbour, link in self.links.items()},
-            links={neighbour: link.trouble for neighbour, link in self.links.items()},
+            waiting=self.links.waiting(),
+            links=self.links.troubles(),
             recovered=self.store.recovered,
             rss=int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE"),
             operators=list(machine.config.operators),
             stale=machine.legs.replicating.stale(),
+            parent=machine.parent or "",
         )
 
     def _read_log(self, asked: Ticket) -> pa.Table:
@@ -262,7 +245,7 @@ _ACTIONS = [
 
 
 def _single(event: Event) -> Single:
-    if isinstance(event, Together):
+    if isinstance(event, Together | HandedBack):
         raise ProtocolError("events were offered as one that is a router's own", "offer them one by one or with offers")
     return event
 

@@ -23,7 +23,7 @@ from peregrine.log.record_log import Fsync
 from peregrine.net.protocol import Neighbour
 from peregrine.net.tls import TlsFiles, with_tls
 from peregrine.plan.nearest import Position, Whereabouts
-from peregrine.types import SiteId
+from peregrine.types import PlaceId, SiteId
 
 T = TypeVar("T")
 
@@ -31,7 +31,7 @@ T = TypeVar("T")
 class RouterSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     site: SiteId
     root: SiteId
-    parents: dict[SiteId, SiteId]
+    parents: dict[SiteId, SiteId]  # of the tree that it begins in; a site that joins later is not in it
     hosts: dict[SiteId, tuple[str, ...]]
     operators: tuple[OpSpec, ...]
     directory: str
@@ -80,6 +80,7 @@ class RouterSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     ) -> "RouterSettings":
         parents = {child: parent for child in topology.sites if (parent := topology.parent(child)) is not None}
         hosts = {each: topology.site(each).hosts for each in topology.sites if topology.site(each).hosts}
+        hosts |= more.pop("hosts", {})  # of a site that is not in the tree yet
         return cls(site, topology.root, parents, hosts, tuple(operators), str(directory), str(token_file), **more)
 
     @classmethod
@@ -105,12 +106,20 @@ class RouterSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             return None
         return Whereabouts(self.site, address, self.position, math.inf if self.reach_m is None else self.reach_m)
 
+    @property
+    def _begins_in_tree(self) -> bool:
+        return self.site == self.root or self.site in self.parents
+
+    def places(self) -> tuple[PlaceId, ...]:
+        """Of this site, also of one that has not joined yet."""
+        return Topology.tree(self.site, {}, {self.site: self.hosts.get(self.site, ())}).places(self.site)
+
     def router_config(self) -> RouterConfig:
         # How a link feels is no matter of the router: only who is above whom.
         link = Link(0.0, math.inf)
         parents = {child: (parent, link) for child, parent in self.parents.items()}
-        topology = Topology.tree(self.root, parents, self.hosts)
-        topology.site(self.site)
+        hosts = {site: named for site, named in self.hosts.items() if site != self.site or self._begins_in_tree}
+        topology = Topology.tree(self.root, parents, hosts)
         return RouterConfig(
             self.site, topology, {spec.op: spec for spec in self.operators}, host_lag_rows=self.host_lag_rows
         )

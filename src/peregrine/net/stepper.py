@@ -24,7 +24,9 @@ from peregrine.core.messages import (
     Fetch,
     FromLink,
     FromSource,
+    HandBack,
     Reached,
+    Rehomed,
     Report,
     Send,
     Single,
@@ -37,7 +39,7 @@ from peregrine.errors import Busy, DiskFull, PeregrineError, StorageError, Unrea
 from peregrine.net.admission import admit
 from peregrine.net.protocol import News
 from peregrine.net.settings import RouterSettings
-from peregrine.net.store import Store
+from peregrine.net.store import Session, Store
 from peregrine.types import SiteId
 
 GROUP_EVENTS, GROUP_BYTES = 1000, 8 << 20
@@ -61,9 +63,11 @@ class Stepper:
         """`failed` is called when nothing can go on, and must end the process."""
         self.store = store
         self.config = settings.router_config()
-        self.on_sent: Callable[[SiteId], None] = lambda neighbour: None
+        self.on_sent: Callable[[Session], None] = lambda session: None
+        self.on_ended: Callable[[], None] = lambda: None  # sessions have ended: those of the store that have
         self.on_fetch: Callable[[], None] = lambda: None
-        self.acked: Callable[[], dict[SiteId, int]] = dict  # what each neighbour has acknowledged
+        self.acked: Callable[[], dict[Session, int]] = dict  # what each neighbour has acknowledged
+        self._handing_back: set[HandBack] = set()
         self._failed = failed
         self._tick_s = settings.tick_ms / 1000
         self._snapshot_bytes = int(settings.snapshot_mb * (1 << 20))
@@ -90,6 +94,8 @@ class Stepper:
                 self.journal_bytes += len(raw)
                 position = at + 1
         self.store.check_recovered()
+        for wanted in machine.hand_backs():
+            self.store.perform(wanted)
         for damage in self.store.recovered:
             log.warning("site=%s recovered=%r", self.config.site, damage)
         log.info("site=%s snapshot=%d replayed=%d", self.config.site, first, position - first)
@@ -149,6 +155,7 @@ class Stepper:
         try:
             next_tick_s = time.monotonic()
             while not self._stopping:
+                self._hand_back()
                 group = self._take(next_tick_s - time.monotonic())
                 if time.monotonic() >= next_tick_s:
                     next_tick_s = time.monotonic() + self._tick_s
@@ -190,7 +197,7 @@ class Stepper:
             if not isinstance(error, DiskFull):
                 raise
             return
-        sent: set[SiteId] = set()
+        sent: set[Session] = set()
         done: list[Handed] = []
         for run in runs:
             try:
@@ -201,8 +208,8 @@ class Stepper:
                     handed.answer.set_exception(_stopping(self.config.site) if _fatal(error) else error)
                 if _fatal(error):
                     raise
-        for neighbour in sent:
-            self.on_sent(neighbour)
+        for session in sent:
+            self.on_sent(session)
         for handed in done:
             assert handed.event is not None
             handed.answer.set_result(self._answer(handed.event))
@@ -242,24 +249,26 @@ class Stepper:
             return False
         return True
 
-    def _step(self, machine: Router, event: Event, told: bool = False) -> set[SiteId]:
-        """Returns the neighbours for which there is something now. What was refused once is refused again."""
+    def _step(self, machine: Router, event: Event, told: bool = False) -> set[Session]:
+        """Returns the sessions in which there is something to send. What was refused once is refused again."""
         try:
             effects = machine.step(event)
         except PeregrineError:
             if told:
                 raise
             return set()
-        sent: set[SiteId] = set()
+        sent: set[Session] = set()
         for effect in effects:
             self.store.perform(effect)
             if isinstance(effect, Send):
-                sent.add(effect.neighbour)
+                sent.add((effect.neighbour, effect.session))
+            elif isinstance(effect, HandBack):
+                self.on_ended()
             elif isinstance(effect, Fetch):
                 self.on_fetch()
             elif isinstance(effect, Stray) and not told:
                 pass  # of long ago: a source that still strays does so again
-            elif isinstance(effect, Report | Reached | Stray | Attached):
+            elif isinstance(effect, Report | Rehomed | Reached | Stray | Attached):
                 with self._news_came:
                     self._news.append(effect)
                     self._news_end += 1
@@ -270,9 +279,18 @@ class Stepper:
         match event:
             case FromSource(source):
                 return self.machine.acked_source(source)
-            case FromLink(neighbour):
-                return self.machine.acked_link(neighbour)
+            case FromLink(neighbour, session=session):
+                return self.machine.acked_link(neighbour, session)
         return None
+
+    def _hand_back(self) -> None:
+        """What the machine waits for, asked for just now or before a restart; what was not taken is handed again."""
+        for wanted in self.machine.hand_backs():
+            if wanted not in self._handing_back:
+                self._handing_back.add(wanted)
+                acked_seq = self.acked().get((wanted.neighbour, wanted.session), -1)
+                answer = self.hand(self.store.handed_back(wanted, acked_seq))
+                answer.add_done_callback(lambda _, wanted=wanted: self._handing_back.discard(wanted))  # type: ignore[misc]
 
     def snapshot(self) -> None:
         started_s = time.monotonic()
