@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from peregrine.core.host import Emission, apply
 from peregrine.core.messages import Committed, Event, FromHost
 from peregrine.core.operator import OpSpec
+from peregrine.core.rehoming import Rehoming
 from peregrine.core.rows import UNCHAINED, Row
 from peregrine.core.slices import entries_of
 from peregrine.core.topology import Link, Topology
@@ -42,15 +43,20 @@ class Cluster:
         bandwidth_mbps: float | None = None,
         loss: float = 0.0,
         hosts: bool = True,
+        parents: Mapping[str, str] | None = None,
         each: Callable[[SiteId], Mapping[str, Any]] = lambda site: {},
         token_file: Path | None = None,
         **settings: Any,
     ) -> None:
-        """`settings` are for all routers, `each` gives those of a site."""
+        """`settings` are for all routers, `each` gives those of a site. Sites are below the first one, but for those
+        with other `parents`.
+        """
         directory.mkdir()
         root, *children = map(SiteId, sites)
         self.directory = directory
-        self.topology = Topology.tree(root, {child: (root, Link(latency_ms, 100.0)) for child in children})
+        above = {SiteId(child): SiteId(parent) for child, parent in (parents or {}).items()}
+        link = Link(latency_ms, 100.0)
+        self.topology = Topology.tree(root, {child: (above.get(child, root), link) for child in children})
         self.token_file = token_file or directory / "token"
         self.token = read_token(token_file) if token_file else make_token(self.token_file)
         self.addresses: dict[SiteId, str] = {}
@@ -58,6 +64,7 @@ class Cluster:
         self.clients: dict[SiteId, RouterClient] = {}
         self.hosts: dict[PlaceId, HostLoop] = {}
         self.devices: list[Device] = []
+        self._met: set[tuple[SiteId, SiteId]] = set()  # neighbours since sites have changed their parents
         self._feel = (latency_ms, bandwidth_mbps, loss)
         for site in self.topology.sites:
             more = {**settings, **each(site)}
@@ -82,6 +89,9 @@ class Cluster:
                 for near, far in ((child, parent), (parent, child)):
                     address = "" if child in (cut or {}) else self.addresses[far]
                     self.clients[near].tell_neighbours({far: Neighbour(address, *self._feel)})
+        for near, far in self._met:
+            if self.routers[near].alive:
+                self.clients[near].tell_neighbours({far: Neighbour(self.addresses[far], *self._feel)})
 
     def kill(self, site: SiteId) -> None:
         self.routers[site].kill()
@@ -93,6 +103,13 @@ class Cluster:
     def device(self, name: str, site: SiteId, **more: Any) -> Device:
         self.devices.append(Device(SourceId(name), self.addresses, site, self.token, **more))
         return self.devices[-1]
+
+    def introduce(self, rehoming: Rehoming) -> None:
+        """A site and its parent to be learn where the other listens."""
+        if rehoming.target is not None:
+            self._met |= {(rehoming.target, rehoming.site), (rehoming.site, rehoming.target)}
+            for near, far in ((rehoming.target, rehoming.site), (rehoming.site, rehoming.target)):
+                self.clients[near].tell_neighbours({far: Neighbour(self.addresses[far], *self._feel)})
 
     def offer_all(self, event: Event) -> None:
         for client in self.clients.values():

@@ -9,9 +9,11 @@ from pathlib import Path
 import pytest
 from real_sites import OP, OPERATORS, payload
 
-from peregrine.core.messages import Append, Effect, FromSource
+from peregrine.core import wire
+from peregrine.core.messages import Append, Effect, FromSource, Rehome
+from peregrine.core.rehoming import Fenced, Rehoming
 from peregrine.core.rows import UNCHAINED, Row, Rows, batch_of
-from peregrine.core.topology import Topology
+from peregrine.core.topology import Link, Topology
 from peregrine.errors import CorruptLog, DiskFull, StorageError, Unreachable
 from peregrine.net import snapshots
 from peregrine.net.settings import RouterSettings
@@ -20,6 +22,7 @@ from peregrine.net.store import Store
 from peregrine.types import PlaceId, SiteId, SourceId
 
 CLOUD, AT_CLOUD = SiteId("cloud"), PlaceId("cloud")
+EDGE, REGION = SiteId("edge"), SiteId("region")
 Open = Callable[[], Stepper]
 
 
@@ -125,6 +128,48 @@ def test_a_snapshot_of_another_version_is_refused_with_what_to_do(reopen: Open, 
     assert "empty directories" in refused.value.remedy
     if lacks != "all":
         assert lacks in refused.value.what
+
+
+@pytest.mark.parametrize("snapshot", [False, True])
+def test_what_was_to_be_handed_back_is_handed_back_after_a_restart(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, snapshot: bool
+) -> None:
+    """It comes from the log of the link that has ended, which goes when it is not needed any more."""
+    link = Link(1.0)
+    topology = Topology.tree(CLOUD, {REGION: (CLOUD, link), EDGE: (CLOUD, link)})
+    settings = RouterSettings.of(EDGE, topology, OPERATORS, tmp_path / "edge", tmp_path / "token", tick_ms=3_600_000)
+
+    def opened() -> Stepper:
+        stepper = Stepper(settings, Store(settings), lambda error: None)
+        stepper.start()
+        return stepper
+
+    stepper = opened()
+    monkeypatch.setattr(stepper, "_hand_back", lambda: None)  # it dies before
+    stepper.offer(rows(0, 5))
+    stepper.offer(Rehome(Rehoming(EDGE, CLOUD, REGION, CLOUD, 3)))
+    stepper.offer(rows(5, 5))
+    assert stepper.store.outs[REGION, 3].end == 1  # only that it joins
+    if snapshot:
+        stepper.ask(stepper.snapshot)
+    stepper.stop()
+    stepper.store.close()
+
+    again = opened()
+    again.offer(rows(10, 5))
+    assert again.machine.hand_backs() == [] and again.machine.parent == REGION
+    assert (CLOUD, 0) in again.store.ended
+    sent = [wire.decode_item(message) for _, message in again.store.outs[REGION, 3].read(1)]
+    assert [item.number for item in sent if isinstance(item, Fenced)] == [0, None, None]
+    again.ask(again.snapshot)
+    assert sorted(path.name for path in (tmp_path / "edge" / "out").iterdir()) == ["region@3"]
+    again.stop()
+    again.store.close()
+
+    last = opened()
+    assert sorted(last.store.outs) == [(REGION, 3)] and last.machine.parent == REGION
+    last.stop()
+    last.store.close()
 
 
 def test_a_snapshot_that_was_not_finished_does_not_count(tmp_path: Path) -> None:

@@ -1,14 +1,17 @@
 """What runs: the handle that `local` gives, with which a user sends rows, submits plans and reads results."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 import pyarrow as pa
 
+from peregrine.control.changing import Changed
 from peregrine.control.driver import ManagerDriver
 from peregrine.control.hosts import HostProcess
+from peregrine.control.monitor import Monitor
+from peregrine.control.rehousing import Rehousing
 from peregrine.control.routers import SupervisedRouter
 from peregrine.control.supervisor import Supervisor
 from peregrine.core.coordinator import PlanEnded
@@ -25,6 +28,8 @@ from peregrine.net.device import Device
 from peregrine.net.launch import RouterProcess
 from peregrine.net.protocol import CHUNKS
 from peregrine.net.uplink import Uplinks
+from peregrine.plan.redeploy.detector import Patience
+from peregrine.plan.redeploy.events import TopologyEvent
 from peregrine.proof import Lines
 from peregrine.types import OpId, PlaceId, SiteId, SourceId, site_of
 
@@ -37,7 +42,8 @@ class Deployment:
         self, topology: Topology, specs: Mapping[OpId, OpSpec], directory: Path, token: str, kept: bool
     ) -> None:
         """`kept`: the directory outlives the deployment, so that it can be gone on with."""
-        self.topology = topology
+        self.began_with = topology
+        self.current: Callable[[], Topology] = lambda: topology
         self.specs = specs
         self.directory = directory
         self.kept = kept
@@ -47,6 +53,7 @@ class Deployment:
         self.devices: dict[SourceId, Device] = {}
         self.supervisor: Supervisor
         self.driver: ManagerDriver
+        self.rehousing: Rehousing
         self.spark: Any  # a SparkSession: only spark/ knows its type
         self.host: Any  # the query in it that serves all places
         self.hosts: dict[SiteId, HostProcess] = {}  # with hosts="per-site"; then there is no session here
@@ -55,6 +62,15 @@ class Deployment:
         self.before_submit: Callable[[Plan], None] = lambda plan: None
         self.after_submit: Callable[[Plan], None] = lambda plan: None
         self._token = token
+
+    @property
+    def topology(self) -> Topology:
+        """As it is now: sites change their parents, join and leave."""
+        return self.current()
+
+    def host_sites(self) -> list[SiteId]:
+        """Sites that have hosts: those that joined later have none."""
+        return [site for site in self.topology.sites if site in self.began_with]
 
     @property
     def routers(self) -> dict[SiteId, RouterProcess]:
@@ -126,6 +142,22 @@ class Deployment:
             if self.supervisor.given_up:
                 raise PeregrineError(error.what, f"see what was given up: {self.supervisor.given_up}") from error
             raise
+
+    def change(self, events: Iterable[TopologyEvent], timeout_s: float = 60.0) -> Changed:
+        """Sites and links have changed: waits until the deployment has followed, or has put it off."""
+        wanted = tuple(events)
+        for event in wanted:
+            self.rehousing.check(event)
+        return self.driver.change(wanted, timeout_s)
+
+    def tell(self, event: TopologyEvent) -> None:
+        """As `change`, without waiting: it is on the disk, and is carried out also if this process dies."""
+        self.rehousing.check(event)
+        self.driver.tell(event)
+
+    def monitor(self, patience: Patience | None = None) -> Monitor:
+        """Watches the links that there are by plan, and tells those that are lost and those that are back."""
+        return self.rehousing.monitor(self._token, patience)
 
     def results(self, after: int = 0) -> tuple[pa.Table, int]:
         """Results from a position on, and the position to read on from."""

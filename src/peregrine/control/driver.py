@@ -7,24 +7,30 @@ with this process: the machine asks again. What it was told and has decided is o
 import logging
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from types import TracebackType
 from typing import TypeVar
 
+from peregrine.control.changing import Changed, new_link, sites_of
 from peregrine.control.durable_manager import DurableManager
 from peregrine.control.supervisor import Incident
 from peregrine.core.coordinator import Cancel, PlanEnded, Submit, ToRouter
 from peregrine.core.manager import Manager, ManagerEffect, ManagerEvent
-from peregrine.core.messages import Attached, Reached, Rehomed, Report, Stray, Tick
+from peregrine.core.messages import Attached, Reached, Rehome, Rehomed, Report, Stray, Tick
 from peregrine.core.reconfigure import Plan
+from peregrine.core.redeploying import PutOff, Redeployed, TopologyChanged
+from peregrine.core.rehoming import Rehoming
+from peregrine.core.topology import Link
 from peregrine.core.validity import FedKeys
 from peregrine.errors import PeregrineError, StorageError
 from peregrine.net.client import RouterClient
+from peregrine.plan.redeploy.events import TopologyEvent
 from peregrine.types import SiteId, SourceId
 
 TICK_S = 0.2
 
-News = Report | Rehomed | Reached | Stray | Attached | Incident
+News = Report | Rehomed | Reached | Stray | Attached | Incident | PutOff | Redeployed
+Told = News | PlanEnded
 T = TypeVar("T")
 log = logging.getLogger(__name__)
 
@@ -46,32 +52,38 @@ class ManagerDriver:
         self,
         durable: DurableManager,
         clients: Mapping[SiteId, RouterClient],
-        watch: Callable[[News | PlanEnded], None] = lambda news: None,
+        watch: Callable[[Told], None] = lambda news: None,
+        introduce: Callable[[Rehoming], None] = lambda rehoming: None,
     ) -> None:
+        """`introduce` sees to it, before a site is told to change its parent, that its router runs, and that it and
+        the parent to be know where the other listens. It is called again with every repetition of the command.
+        """
+        self._introduce = introduce
+        self._heard: list[list[PutOff | Redeployed]] = []  # by whoever waits for changes
         self._durable = durable
         self._clients = clients
         self._watch = carefully(watch)
         self._changed = threading.Condition()
         self._stop = threading.Event()
-        self._threads = [
-            threading.Thread(target=self._listen, args=(site,), name=f"news-{site}", daemon=True) for site in clients
-        ]
-        self._threads.append(threading.Thread(target=self._tick, name="manager-tick", daemon=True))
+        self._ticking = threading.Thread(target=self._tick, name="manager-tick", daemon=True)
+        self._listening: dict[SiteId, threading.Thread] = {}
 
     @property
     def manager(self) -> Manager:
         return self._durable.machine
 
     def __enter__(self) -> "ManagerDriver":
-        for thread in self._threads:
-            thread.start()
+        self._listen_to_all()
+        self._ticking.start()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._stop.set()
-        for thread in self._threads:
+        with self._changed:
+            threads = [self._ticking, *self._listening.values()]
+        for thread in threads:
             thread.join(timeout=5)
 
     def submit(self, plan: Plan) -> None:
@@ -103,28 +115,83 @@ class ManagerDriver:
             )
         return ended
 
+    def tell(self, event: TopologyEvent) -> None:
+        """Something about the topology. Returns when it is durable: what follows from it follows whatever dies."""
+        self._step(TopologyChanged(event))
+
+    def change(self, events: Iterable[TopologyEvent], timeout_s: float = 60.0) -> Changed:
+        """As `tell`, and waits until everything that was told has been carried out or put off."""
+        heard: list[PutOff | Redeployed] = []
+        self._heard.append(heard)
+        try:
+            for event in events:
+                self.tell(event)
+            self.wait_changed(timeout_s)
+        finally:
+            self._heard.remove(heard)
+        redeployed = tuple(each for each in heard if isinstance(each, Redeployed))
+        return Changed(redeployed, tuple(each for each in heard if isinstance(each, PutOff)))
+
+    def new_link(self, rehoming: Rehoming) -> Link:
+        """Between a site that changes its parent and the new one."""
+        with self._changed:
+            return new_link(self.manager, rehoming)
+
+    def sites(self) -> tuple[SiteId, ...]:
+        """That there are now, and that are just joining or leaving."""
+        with self._changed:
+            return sites_of(self.manager)
+
+    def wait_changed(self, timeout_s: float = 60.0) -> None:
+        """Until no topology change is under way."""
+        redeploying = self.manager.redeploying
+        assert redeploying is not None, "this manager keeps the topology that it began with"
+        with self._changed:
+            if not self._changed.wait_for(lambda: redeploying.idle, timeout_s):
+                raise PeregrineError(
+                    f"a topology change is still under way after {timeout_s:g} s",
+                    "see that all routers run that it touches: rows of a site that moves wait for its old parent",
+                )
+
     def _step(self, event: ManagerEvent) -> None:
         with self._changed:
             effects = self._durable.step(event)
-            if any(isinstance(effect, PlanEnded) for effect in effects):
-                self._changed.notify_all()
+            for effect in effects:
+                if isinstance(effect, PutOff | Redeployed):
+                    for heard in self._heard:
+                        heard.append(effect)
+            self._changed.notify_all()
         for effect in effects:
             self._perform(effect)
 
     def _perform(self, effect: ManagerEffect) -> None:
-        if isinstance(effect, PlanEnded):
+        if not isinstance(effect, ToRouter):
             self._watch(effect)
-        elif isinstance(effect, ToRouter):
-            try:
-                self._clients[effect.site].offer(effect.command)
-            except PeregrineError:
-                return  # the router is away: the machine asks again
+            return
+        try:
+            if isinstance(effect.command, Rehome):
+                self._introduce(effect.command.rehoming)
+                self._listen_to_all()
+            if (client := self._clients.get(effect.site)) is not None:
+                client.offer(effect.command)
+        except PeregrineError as error:  # a router is away: the machine asks again
+            if isinstance(effect.command, Rehome):
+                log.info("%s: %s", effect.command.rehoming, error.what)
+
+    def _listen_to_all(self) -> None:
+        """Sites come and go."""
+        with self._changed:
+            new = [site for site in self._clients if site not in self._listening]
+            for site in new:
+                name = f"news-{site}"
+                self._listening[site] = threading.Thread(target=self._listen, args=(site,), name=name, daemon=True)
+                self._listening[site].start()
 
     def _listen(self, site: SiteId) -> None:
         after = 0
-        while not self._stop.is_set():
+        while not self._stop.is_set() and (client := self._clients.get(site)) is not None:
             try:
-                after, news = self._clients[site].news(after)
+                after, news = client.news(after)
             except PeregrineError:
                 self._stop.wait(0.2)
                 continue
@@ -132,6 +199,9 @@ class ManagerDriver:
                 self._watch(each)
                 if not isinstance(each, Reached):  # for observers alone
                     self._step_if_there_is_room(each)
+
+        with self._changed:
+            self._listening.pop(site, None)
 
     def _tick(self) -> None:
         while not self._stop.wait(TICK_S):

@@ -16,10 +16,12 @@ from typing import Any
 
 import msgspec
 
+from peregrine.control import changing
 from peregrine.core.coordinator import Cancel, PlanEnded, Submit
 from peregrine.core.keyspace import KeySet
 from peregrine.core.manager import Manager, ManagerEffect, ManagerEvent
-from peregrine.core.messages import Attached, Report, Stray, Tick
+from peregrine.core.messages import Attached, Rehomed, Report, Stray, Tick
+from peregrine.core.redeploying import TopologyChanged
 from peregrine.core.validity import FedKeys
 from peregrine.errors import PeregrineError
 from peregrine.log.record_log import Fsync, RecordLog
@@ -57,18 +59,22 @@ class Dwelling:
 
 Recorded = ManagerEvent | Placed | Fed | Dwelling
 _KINDS: dict[str, type[Any]] = {
-    kind.__name__: kind for kind in (Placed, Fed, Dwelling, Submit, Cancel, Report, Tick, Attached, Stray)
+    kind.__name__: kind for kind in (Placed, Fed, Dwelling, Submit, Cancel, Report, Rehomed, Tick, Attached, Stray)
 }
 _decoders = {name: msgspec.msgpack.Decoder(kind) for name, kind in _KINDS.items()}
 _envelope = msgspec.msgpack.Decoder(tuple[str, msgspec.Raw])
 
 
 def encode(record: Recorded) -> bytes:
+    if isinstance(record, TopologyChanged):
+        return msgspec.msgpack.encode((TopologyChanged.__name__, msgspec.Raw(changing.encode(record))))
     return msgspec.msgpack.encode((type(record).__name__, record), order="deterministic")
 
 
 def decode(raw: bytes) -> Recorded:
     kind, body = _envelope.decode(raw)
+    if kind == TopologyChanged.__name__:
+        return changing.decode(body)
     decoded: Recorded = _decoders[kind].decode(body)
     return decoded
 

@@ -41,7 +41,7 @@ def start_per_site(
     from peregrine.spark.worker import PlaceAddress
 
     directory = deployment.directory
-    for site in deployment.topology.sites:
+    for site in deployment.host_sites():
         places = [PlaceAddress(place, deployment.addresses[site]) for place in deployment.topology.places(site)]
         chunks = {place: deployment.chunks(place) for place, _ in places}
         config = HostConfig(places, token_file, registry, directory / "checkpoints" / site, chunks=chunks)

@@ -19,26 +19,19 @@ from typing import Any
 
 from peregrine.control.claim import claimed, note
 from peregrine.control.deployment import Deployment
-from peregrine.control.driver import ManagerDriver, News, carefully
-from peregrine.control.durable_manager import DurableManager, Feeds
+from peregrine.control.driver import Told
+from peregrine.control.founding import found
 from peregrine.control.hosts import ONE_SESSION, PER_SITE, check_kind, start_per_site
-from peregrine.control.routers import ROUTER_STEADY_S, SupervisedRouter, neighbours_of, write_addresses
-from peregrine.control.supervisor import Supervisor
-from peregrine.core.attachments import Attachments
 from peregrine.core.chain import chained, deployed
-from peregrine.core.coordinator import PlanEnded
-from peregrine.core.manager import Manager
-from peregrine.core.messages import SetOwner
 from peregrine.core.operator import Operator, OpSpec
-from peregrine.core.placement import Initial, Placement
+from peregrine.core.placement import Initial
 from peregrine.core.topology import Topology
-from peregrine.core.validity import AttachedProducers
 from peregrine.log.record_log import Fsync
-from peregrine.net.settings import RouterSettings, make_token, read_token
+from peregrine.net.settings import make_token, read_token
 from peregrine.net.tls import tls_settings
-from peregrine.types import OpId, PlaceId, site_of
+from peregrine.types import OpId, PlaceId
 
-Watch = Callable[[News | PlanEnded], None]
+Watch = Callable[[Told], None]
 __all__ = ["local", "Deployment"]
 
 
@@ -77,19 +70,7 @@ def local(
         deployment = Deployment(topology, specs, directory, _token(token_file), kept)
         if tls:
             router_settings |= tls_settings(directory / "tls")
-        for site in topology.sites:
-            settings = RouterSettings.of(
-                site, topology, specs.values(), directory / site, token_file, fsync=fsync, **router_settings
-            )
-            _start_router(deployment, settings, stack)
-        deployment.supervisor = stack.enter_context(Supervisor(carefully(watch)))
-        _join(deployment)
-        durable = DurableManager(directory / "manager", _manager_of(topology, specs), fsync)
-        stack.callback(durable.close)
-        if not durable.placed:
-            _place(deployment, initial)
-            durable.place(tuple(initial))
-        durable.dwell(dwell_ms)
+        found(deployment, initial, fsync, dwell_ms, watch, stack, router_settings)
         registry = _publish(directory, operators)
         deployment.apart = frozenset(apart)
         if hosts == PER_SITE:
@@ -97,7 +78,7 @@ def local(
         else:
             _start_hosts(deployment, registry, token_file, master, stack)
         stack.callback(deployment.close_devices)
-        deployment.driver = stack.enter_context(ManagerDriver(durable, deployment.clients, watch))
+        stack.enter_context(deployment.driver)
         stack.callback(deployment.supervisor.stop)  # first of all: what ends now is to stay so
         yield deployment
 
@@ -113,39 +94,6 @@ def _own_spark() -> frozenset[int]:
 def _token(file: Path) -> str:
     """The one that devices in other processes have, if there was one."""
     return read_token(file) if file.exists() and file.stat().st_size else make_token(file)
-
-
-def _manager_of(topology: Topology, specs: Mapping[OpId, OpSpec]) -> Callable[[Initial, Feeds], Manager]:
-    def make(initial: Initial, feeds: Feeds) -> Manager:
-        attachments = Attachments()
-        placement = Placement(topology, specs, initial)
-        return Manager(placement, specs, attachments, AttachedProducers(feeds, attachments))
-
-    return make
-
-
-def _start_router(deployment: Deployment, settings: RouterSettings, stack: ExitStack) -> None:
-    site = settings.site
-    router = SupervisedRouter(settings, deployment.directory)
-    stack.callback(router.stop)
-    deployment.supervised_routers[site] = router
-    deployment.addresses[site] = router.process.address
-    deployment.clients[site] = router.process.client()
-    stack.callback(deployment.clients[site].close)
-
-
-def _join(deployment: Deployment) -> None:
-    write_addresses(deployment.directory, deployment.addresses)
-    for site, router in deployment.supervised_routers.items():
-        router.join(neighbours_of(site, deployment.topology, deployment.supervised_routers))
-        deployment.supervisor.watch_over(router, ROUTER_STEADY_S)
-
-
-def _place(deployment: Deployment, initial: Initial) -> None:
-    for op, keys, place in initial:
-        for site, client in deployment.clients.items():
-            if deployment.topology.is_at_or_above(site, site_of(place)):
-                client.offer(SetOwner(op, keys, place))
 
 
 def _publish(directory: Path, operators: Mapping[OpId, Operator]) -> Path:
@@ -175,7 +123,7 @@ def _start_hosts(
 
     places = [
         PlaceAddress(place, deployment.addresses[site])
-        for site in deployment.topology.sites
+        for site in deployment.host_sites()
         for place in deployment.topology.places(site)
         if place not in deployment.apart
     ]

@@ -29,6 +29,7 @@ class SupervisedRouter:
         self.name = f"router {settings.site}"
         self.site = settings.site
         self._directory = directory
+        self._stopped = False
         _wait_until_free(Path(settings.directory))
         self.process = self._start(settings)
 
@@ -38,8 +39,12 @@ class SupervisedRouter:
         with self.process.client() as client:
             client.tell_neighbours(neighbours)
 
+    def meet(self, neighbour: SiteId, to: Neighbour) -> None:
+        """It is to be a neighbour."""
+        self.join({**self.process.settings.neighbours, neighbour: to})
+
     def failure(self) -> str | None:
-        return None if self.process.alive else "the process has ended"
+        return None if self._stopped or self.process.alive else "the process has ended"
 
     def restart(self) -> None:
         """Here the port is not a wish: who has the old address would not find it at another."""
@@ -47,6 +52,8 @@ class SupervisedRouter:
         self.process = self._start(replace(self.process.settings, port=self.process.port))
 
     def stop(self) -> None:
+        """For good: its end is no failure."""
+        self._stopped = True
         self.process.stop()
 
     def _start(self, settings: RouterSettings) -> RouterProcess:

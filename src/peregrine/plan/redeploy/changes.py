@@ -6,11 +6,20 @@ the changes since a mark are undone, newest first. The rule: mappings of a world
 """
 
 from collections.abc import MutableMapping
+from enum import Enum
 from typing import Any, TypeVar
 
 K = TypeVar("K")
 V = TypeVar("V")
-_ABSENT: Any = object()
+
+
+class _Absent(Enum):
+    """There was nothing. (The one member is the same one after a restart, from a snapshot.)"""
+
+    ABSENT = "absent"
+
+
+_ABSENT: Any = _Absent.ABSENT
 
 
 class Changes:

@@ -16,6 +16,7 @@ from functools import partial
 
 from peregrine.core.keyspace import KeySet
 from peregrine.core.reconfigure import Plan, Stage
+from peregrine.core.validity import FedKeys
 from peregrine.errors import PlanError
 from peregrine.plan.redeploy.changes import Changes
 from peregrine.plan.redeploy.delta import Context, ReconfigurationMarker, Spot, delta, fragments, touched_spots
@@ -122,11 +123,11 @@ class Planner:
         """As far as it has been told."""
         return self._attached.get(source, self.layout.feeding.site(source)) == site
 
-    def attached(self, source: SourceId, site: SiteId) -> None:
-        """A source is connected there now (`core/mobility.py` moves its keys)."""
+    def attached(self, source: SourceId, site: SiteId, feeds: FedKeys | None = None) -> None:
+        """A source is connected there now (`core/mobility.py` moves its keys); one that is new comes with its feeds."""
         self.world.check_known(site)
         self._attached[source] = site
-        self._news.append(partial(self.layout.feeding.attach, source, site))
+        self._news.append(partial(self.layout.feeding.attach, source, site, feeds))
         self._catch_up()
 
     def moved(self, op: OpId, keys: KeySet, place: PlaceId) -> None:

@@ -1,0 +1,106 @@
+"""What a running deployment does for its topology changes: routers for sites that join, introductions, farewells.
+
+    deployment.change([SiteMoved(train, edge1, edge2, link, version=1)])
+    with deployment.monitor():      # what it finds lost or back is told as well
+        ...
+
+The manager decides; here its effects are performed on processes. A site that joins gets a router and no host: it
+passes rows on and takes devices, and no operator may be placed there.
+"""
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from peregrine.control.monitor import Monitor
+from peregrine.control.routers import SupervisedRouter, write_addresses
+from peregrine.core.rehoming import Rehoming
+from peregrine.core.topology import Topology
+from peregrine.errors import ConfigurationError, PeregrineError, Unreachable
+from peregrine.net.addresses import HERE
+from peregrine.net.protocol import Neighbour
+from peregrine.plan.redeploy.detector import Patience
+from peregrine.plan.redeploy.events import SiteSet, TopologyEvent
+from peregrine.types import SiteId
+
+if TYPE_CHECKING:
+    from peregrine.control.deployment import Deployment
+
+FAREWELL_S = 30.0  # how long a site that has left may take to tell what it still has to
+LOOK_S = 0.05
+log = logging.getLogger(__name__)
+
+
+class Rehousing:
+    def __init__(self, deployment: "Deployment", start: Callable[[SiteId], SupervisedRouter]) -> None:
+        """`start` starts the router of a site that joins."""
+        self._deployment = deployment
+        self._start = start
+        self._followers: list[Callable[[Topology], None]] = []
+        self._lock = threading.Lock()
+
+    def check(self, event: TopologyEvent) -> None:
+        if not isinstance(event, SiteSet) or event.station.slots == 0:
+            return
+        if event.station.site.id not in self._deployment.topology:
+            raise ConfigurationError(
+                f"site {event.station.site.id!r} joins and may run operators, but there is no host for it",
+                "give it 0 slots; a site that is there from the beginning has a host",
+            )
+
+    def monitor(self, token: str, patience: Patience | None) -> Monitor:
+        deployment = self._deployment
+        made = Monitor(deployment.topology, deployment.addresses, token, deployment.tell, patience)
+        self._followers.append(made.follow)
+        return made
+
+    def introduce(self, rehoming: Rehoming) -> None:
+        """Before a site is told to change its parent: both have a router and know where the other listens."""
+        routers, site, target = self._deployment.supervised_routers, rehoming.site, rehoming.target
+        with self._lock:
+            if site not in routers and rehoming.source is None:
+                routers[site] = self._start(site)
+                write_addresses(self._deployment.directory, self._deployment.addresses)
+            if target is None:
+                return
+            link = self._deployment.driver.new_link(rehoming)
+            for near, far in ((target, site), (site, target)):
+                if near not in routers or far not in routers:
+                    raise Unreachable(f"{rehoming}, and one of them has no router", "wait until both are there")
+                routers[near].meet(far, Neighbour.over(link, f"{HERE}:{routers[far].process.port}"))
+
+    def redeployed(self) -> None:
+        """There is another tree now."""
+        for follow in self._followers:
+            follow(self._deployment.topology)
+        gone = self._deployment.supervised_routers.keys() - set(self._deployment.driver.sites())
+        for site in gone:
+            threading.Thread(target=self._retire, args=(site,), name=f"farewell-{site}", daemon=True).start()
+
+    def _retire(self, site: SiteId) -> None:
+        """Its router ends when it has told its last neighbour all that it had to."""
+        deployment = self._deployment
+        deadline_s = time.monotonic() + FAREWELL_S
+        while not self._has_told_all(site):
+            if time.monotonic() > deadline_s:
+                log.warning("site=%s has left, and what it has to tell does not arrive: its router stays", site)
+                return
+            time.sleep(LOOK_S)
+        with self._lock:
+            router = deployment.supervised_routers.get(site)
+            if router is None or site in deployment.driver.sites():
+                return  # somebody else was faster, or it is back
+            router.stop()
+            del deployment.supervised_routers[site]
+            deployment.addresses.pop(site, None)
+            deployment.clients.pop(site).close()
+            write_addresses(deployment.directory, deployment.addresses)
+
+    def _has_told_all(self, site: SiteId) -> bool:
+        client = self._deployment.clients.get(site)
+        try:
+            return client is None or not any(client.status().waiting.values())
+        except PeregrineError:
+            return False
