@@ -45,7 +45,8 @@ class Audit:
         router = Router(config)
         door = Intake(config, router.ways)
         self.sinks |= {op for op, spec in config.operators.items() if spec.sink}
-        self.places |= set(config.topology.places(config.site))
+        joined = config.site not in config.topology  # later, without a host
+        self.places |= set() if joined else set(config.topology.places(config.site))
         for event in events:
             for each in event.events if isinstance(event, Together) else (event,):
                 match each:

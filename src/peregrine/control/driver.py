@@ -142,12 +142,18 @@ class ManagerDriver:
         with self._changed:
             return sites_of(self.manager)
 
-    def wait_changed(self, timeout_s: float = 60.0) -> None:
-        """Until no topology change is under way."""
+    @property
+    def changing(self) -> bool:
+        """Is a topology change under way?"""
         redeploying = self.manager.redeploying
         assert redeploying is not None, "this manager keeps the topology that it began with"
         with self._changed:
-            if not self._changed.wait_for(lambda: redeploying.idle, timeout_s):
+            return not redeploying.idle
+
+    def wait_changed(self, timeout_s: float = 60.0) -> None:
+        """Until no topology change is under way."""
+        with self._changed:
+            if not self._changed.wait_for(lambda: not self.changing, timeout_s):
                 raise PeregrineError(
                     f"a topology change is still under way after {timeout_s:g} s",
                     "see that all routers run that it touches: rows of a site that moves wait for its old parent",
