@@ -67,7 +67,7 @@ class Stepper:
         self.on_ended: Callable[[], None] = lambda: None  # sessions have ended: those of the store that have
         self.on_fetch: Callable[[], None] = lambda: None
         self.acked: Callable[[], dict[Session, int]] = dict  # what each neighbour has acknowledged
-        self._handing_back: set[HandBack] = set()
+        self._handing_back: set[HandBack] = set()  # since the last tick
         self._failed = failed
         self._tick_s = settings.tick_ms / 1000
         self._snapshot_bytes = int(settings.snapshot_mb * (1 << 20))
@@ -159,6 +159,7 @@ class Stepper:
                 group = self._take(next_tick_s - time.monotonic())
                 if time.monotonic() >= next_tick_s:
                     next_tick_s = time.monotonic() + self._tick_s
+                    self._handing_back.clear()
                     tick = Tick(time.time_ns() // 1_000_000)
                     group.append(Handed(tick, journal.encode(tick), None, Future()))
                     if self._pressed_until_s and time.monotonic() > self._pressed_until_s:
@@ -284,13 +285,14 @@ class Stepper:
         return None
 
     def _hand_back(self) -> None:
-        """What the machine waits for, asked for just now or before a restart; what was not taken is handed again."""
+        """What the machine waits for, asked for just now or before a restart. What was not taken (a full disk) is
+        handed again after a tick; twice would be harmless.
+        """
         for wanted in self.machine.hand_backs():
             if wanted not in self._handing_back:
                 self._handing_back.add(wanted)
                 acked_seq = self.acked().get((wanted.neighbour, wanted.session), -1)
-                answer = self.hand(self.store.handed_back(wanted, acked_seq))
-                answer.add_done_callback(lambda _, wanted=wanted: self._handing_back.discard(wanted))  # type: ignore[misc]
+                self.hand(self.store.handed_back(wanted, acked_seq))
 
     def snapshot(self) -> None:
         started_s = time.monotonic()
