@@ -5,7 +5,6 @@ them. `ping-pong`: it goes to and fro between two edges before its key could fol
 What is measured is what the results of the car feel from the first hand-over to the last: the worst of all hand-overs.
 """
 
-import time
 from collections.abc import Iterator
 from functools import partial
 from math import ceil
@@ -19,7 +18,6 @@ from peregrine.control.local import local
 from peregrine.control.traffic import Traffic, proved, watched
 from peregrine.control.watch import Watch
 from peregrine.core.keyspace import KeySet
-from peregrine.errors import PeregrineError
 from peregrine.types import PlaceId, SiteId
 from peregrine.workloads import tm
 
@@ -29,24 +27,9 @@ DWELL_MS = 2000
 PASSING_S = DWELL_MS / 1000 / 2  # at an edge at which it does not stay
 TURNS = 6  # of a ping-pong
 SITES_ABOVE = 4  # a site between cloud and edges has at most so many below it
-HEAT_S = 6.0
 
 
-def find(group: list[Cell], first: bool) -> list[Measured]:
-    if first:
-        stream.heat(HEAT_S)
-    return [_found(cell) for cell in group]
-
-
-def _found(cell: Cell) -> Measured:
-    began_s = time.monotonic()
-    try:
-        return _driven(cell, began_s)
-    except PeregrineError as error:
-        return Measured(cell, trouble=error.what, failed=True)
-
-
-def _driven(cell: Cell, began_s: float) -> Measured:
+def run_cell(cell: Cell) -> Measured:
     setting = cell.setting
     edges = [SiteId(f"edge{nth}") for nth in range(1, setting.edges + 1)]
     homes = {car: edges[nth % len(edges)] for nth, car in enumerate(tm.vehicles(CARS))}
@@ -86,7 +69,6 @@ def _driven(cell: Cell, began_s: float) -> Measured:
         trigger_ms=trigger_ms,
         bytes_on_links=on_links,
         proof=proof,
-        seconds=time.monotonic() - began_s,
     )
 
 

@@ -1,7 +1,8 @@
 """Experiments, cell after cell: what is there already is skipped, what fails is said and the next one runs."""
 
+import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 from pathlib import Path
 
@@ -118,12 +119,33 @@ def _finder(definition: Definition) -> Find:
     if definition.kind == "roaming":
         from peregrine.bench.engine import roaming
 
-        return roaming.find
+        return one_by_one(roaming.run_cell)
     if definition.kind == "warming":
         from peregrine.bench.engine import warming
 
-        return warming.find
+        return one_by_one(warming.run_cell)
     return on_spark
+
+
+def one_by_one(run_cell: Callable[[Cell], Measured]) -> Find:
+    """Each in a deployment of its own."""
+
+    def found(cell: Cell) -> Measured:
+        began_s = time.monotonic()
+        try:
+            measured = run_cell(cell)
+            return replace(measured, seconds=time.monotonic() - began_s)
+        except PeregrineError as error:
+            return Measured(cell, trouble=error.what, failed=True)
+
+    def find(group: list[Cell], heat: bool) -> list[Measured]:
+        from peregrine.bench.spark import stream
+
+        if heat:
+            stream.heat(HEAT_S)
+        return [found(cell) for cell in group]
+
+    return find
 
 
 def on_spark(group: list[Cell], heat: bool) -> list[Measured]:

@@ -12,7 +12,6 @@ from peregrine.bench.engine.definition import Cell
 from peregrine.bench.engine.flow import Feed, Flow, Sent
 from peregrine.bench.engine.measured import Measured
 from peregrine.bench.engine.scores import score_of
-from peregrine.bench.spark import stream
 from peregrine.bench.spark.stream import now_ms
 from peregrine.control.running import Running
 from peregrine.control.watch import Watch
@@ -20,25 +19,10 @@ from peregrine.errors import PeregrineError
 from peregrine.types import SiteId
 
 CLOUD, EDGE = SiteId("cloud"), SiteId("edge1")
-HEAT_S = 6.0
 BIN_MS = 1000.0  # Shepherd's throughput is that of seconds
 
 
-def find(group: list[Cell], first: bool) -> list[Measured]:
-    if first:
-        stream.heat(HEAT_S)
-    return [_found(cell) for cell in group]
-
-
-def _found(cell: Cell) -> Measured:
-    began_s = time.monotonic()
-    try:
-        return _moved(cell, began_s)
-    except PeregrineError as error:
-        return Measured(cell, trouble=error.what, failed=True)
-
-
-def _moved(cell: Cell, began_s: float) -> Measured:
+def run_cell(cell: Cell) -> Measured:
     setting = cell.setting
     application = APPLICATIONS[setting.app]
     feed = Feed(application, setting)
@@ -73,7 +57,6 @@ def _moved(cell: Cell, began_s: float) -> Measured:
         measure.cost_of_results(setting.mechanism, outputs, steady, requested_ms, ended_ms, until_ms),
         outputs.between(calm_ms, until_ms),
         proof=found,
-        seconds=time.monotonic() - began_s,
         dip=dip(outputs.emitted_ms, calm_ms, requested_ms, until_ms),
     )
 
