@@ -37,7 +37,7 @@ demo: java ## watch two reconfigurations on routers and Spark, and the proof (ab
 test: test-core test-spark ## run all tests
 
 test-core: install ## run the tests that need nothing but Python
-	@$(BIN)/python -m pytest -n 2 --ignore tests/spark
+	@$(BIN)/python -m pytest -n 2 --dist worksteal --ignore tests/spark
 
 test-spark: java ## run the tests on Spark, in two sessions
 	@$(BIN)/python -m pytest -n 2 --dist loadfile tests/spark

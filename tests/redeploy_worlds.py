@@ -10,6 +10,7 @@ from peregrine.core.placement import Placement
 from peregrine.core.reconfigure import Plan
 from peregrine.core.topology import Link, Site, Topology
 from peregrine.core.validity import FedKeys
+from peregrine.errors import PlanError
 from peregrine.plan.redeploy.changes import Changes
 from peregrine.plan.redeploy.events import (
     LinkRemoved,
@@ -68,8 +69,13 @@ def all_violations(planner: Planner) -> list[str]:
     return list(violations(planner.world, planner.layout, sorted(planner.layout.sites() | set(planner.world.stations))))
 
 
-def carry_out(topology: Topology, planner: Planner, start: Owned, plans: Iterable[Plan]) -> Owned:
-    """Let the coordinator of the core take the plans, all of them at once; where keys are when they have ended."""
+def carry_out(
+    topology: Topology, planner: Planner, start: Owned, plans: Iterable[Plan], left_out: list[Plan] | None = None
+) -> Owned:
+    """Let the coordinator of the core take the plans, all of them at once; where keys are when they have ended.
+
+    A plan in which rows could overtake each other goes to `left_out`, as the manager leaves it out.
+    """
     layout = planner.layout
     initial = [(op, part, place) for op, parts in start.items() for place, part in parts.items()]
     home = topology.main_place(topology.root)
@@ -79,10 +85,17 @@ def carry_out(topology: Topology, planner: Planner, start: Owned, plans: Iterabl
         return [(source, layout.feeding.site(source)) for source in layout.feeding.sources_of(op, moved)]
 
     coordinator = Coordinator(placement, layout.operators, producers)
-    plans = list(plans)
+    taken = []
     for plan in plans:
-        coordinator.check(plan)
-    for plan in plans:
+        try:
+            coordinator.check(plan)
+        except PlanError as error:
+            if left_out is None or "could overtake each other" not in error.what:
+                raise
+            left_out.append(plan)
+        else:
+            taken.append(plan)
+    for plan in taken:
         for move in plan.moves():
             placement.move(move.op, move.keys, move.source, move.target)
     return {op: dict(placement.instances(op)) for op in layout.operators}

@@ -15,6 +15,7 @@ from peregrine.core.rows import Clock, Entry, Rows, length, rows_of
 from peregrine.core.source import Reading, Source
 from peregrine.core.state import canonical, decode
 from peregrine.core.watermarks import NEVER, Watermarks
+from peregrine.core.ways import Ways
 from peregrine.sim.operators import Ledger, Tumbling
 from peregrine.types import OpId, SiteId, SourceId
 
@@ -24,6 +25,7 @@ SOURCES = ("a", "b")
 WINDOWS = Tumbling(SINK, OP, 50, lambda key: SOURCES, clocks_to=((NEXT, 2),))
 END_MS = 100_000
 CONFIG = RouterConfig(SiteId("cloud"), tree(), {each.op: each for each in (spec(), sink())}, MECHANISMS)
+WAYS = Ways(CONFIG.topology, CONFIG.site)
 Results = dict[str, list[tuple[int, bytes]]]
 
 
@@ -35,7 +37,7 @@ class Roamer:
         self._time_ms = 0
         self._device = Source(SourceId(name), SiteId("0"), roaming=True, max_rows=rng.choice([1, 3, 100]))
         self._calm = Source(SourceId(name), SiteId("0"), roaming=True)  # the same device, if it had stayed
-        self._doors = (Intake(CONFIG), Intake(CONFIG))
+        self._doors = (Intake(CONFIG, WAYS), Intake(CONFIG, WAYS))
         self.paths: tuple[list[Entry], list[Entry]] = ([], [])
 
     def live(self, steps: int) -> None:
@@ -65,7 +67,7 @@ class Roamer:
     def in_order(self) -> list[Entry]:
         batch = self._calm.batch()
         assert batch is not None
-        return list(Intake(CONFIG).from_source(batch))
+        return list(Intake(CONFIG, WAYS).from_source(batch))
 
     def _send(self) -> None:
         batch = self._device.batch()

@@ -7,6 +7,7 @@ from typing import Any
 from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
 
+from peregrine.core.reconfigure import Plan
 from peregrine.plan.redeploy.delta import State
 from peregrine.plan.redeploy.events import TopologyEvent
 from peregrine.plan.redeploy.layout import app_of
@@ -65,7 +66,11 @@ def test_the_coordinator_of_the_core_takes_the_stages_and_they_lead_to_the_new_l
             half_way = carry_out(topology, planner, start, redeployment.before)
             for site in redeployment.shift.left:
                 assert not any(site_of(place) == site for places in half_way.values() for place in places)
-            end = carry_out(planner.world.topology(), planner, half_way, redeployment.after)
+            left_out: list[Plan] = []
+            end = carry_out(planner.world.topology(), planner, half_way, redeployment.after, left_out)
+            if left_out:
+                event("a plan is left out")
+                return
             assert end == owned(planner.layout)
             event(f"{max((len(plan.stages) for plan in redeployment.after), default=0)} stages")
             planner.succeeded()
