@@ -43,6 +43,11 @@ class Outputs:
     def between(self, from_ms: float, to_ms: float = float("inf")) -> "Outputs":
         return self.where((self.emitted_ms >= from_ms) & (self.emitted_ms < to_ms))
 
+    def steady(self, from_ms: float, to_ms: float) -> "Steady":
+        """Of what came out in between, while nothing was being reconfigured."""
+        calm = self.between(from_ms, to_ms)
+        return steady(calm.emitted_ms, calm.latency_ms, float("inf"))
+
     def where(self, mine: npt.NDArray[np.bool_]) -> "Outputs":
         return Outputs(self.emitted_ms[mine], self.latency_ms[mine])
 

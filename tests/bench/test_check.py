@@ -43,7 +43,7 @@ def test_a_hand_over_is_judged_by_a_round_trip_and_a_batch() -> None:
 
 
 def test_the_worst_of_a_line_is_judged() -> None:
-    rule = {"kind": "line", "measure": "dip", "one": "warm", "at_most": 0.05}
+    rule = {"kind": "most", "measure": "dip", "one": "warm", "at_most": 0.05}
     assert verdict([cell("warm", 1, dip=0.01), cell("cold", 1, dip=0.9)], **rule).verdict is Verdict.PASS
     assert verdict([cell("warm", 1, dip=0.01), cell("warm", 2, dip=0.06)], **rule).verdict is Verdict.FAIL
 

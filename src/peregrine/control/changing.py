@@ -14,8 +14,7 @@ from peregrine.core.manager import Manager
 from peregrine.core.operator import OpSpec
 from peregrine.core.placement import Initial
 from peregrine.core.redeploying import PutOff, Redeployed, TopologyChanged
-from peregrine.core.rehoming import Rehoming
-from peregrine.core.topology import Link, Topology
+from peregrine.core.topology import Topology
 from peregrine.core.validity import Feeds
 from peregrine.plan.redeploy.changes import Changes
 from peregrine.plan.redeploy.events import LinkRemoved, LinkSet, SiteMoved, SiteRemoved, SiteSet
@@ -61,12 +60,6 @@ def planning_of(topology: Topology, specs: Mapping[OpId, OpSpec], initial: Initi
     world = World.of(topology, changes)
     layout = Layout(specs, world.main_place(world.root), changes, initial)
     return FedPlanning(Planner(world, layout, TopologyQueue(world.root)), feeds)
-
-
-def new_link(manager: Manager, rehoming: Rehoming) -> Link:
-    """Between a site and its parent to be, as it was told."""
-    assert manager.redeploying is not None and rehoming.target is not None
-    return manager.redeploying._planning.link(rehoming.site, rehoming.target)
 
 
 def sites_of(manager: Manager) -> tuple[SiteId, ...]:

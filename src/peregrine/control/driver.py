@@ -11,14 +11,14 @@ from collections.abc import Callable, Iterable, Mapping
 from types import TracebackType
 from typing import TypeVar
 
-from peregrine.control.changing import Changed, new_link, sites_of
+from peregrine.control.changing import Changed, sites_of
 from peregrine.control.durable_manager import DurableManager
 from peregrine.control.supervisor import Incident
 from peregrine.core.coordinator import Cancel, PlanEnded, Submit, ToRouter
 from peregrine.core.manager import Manager, ManagerEffect, ManagerEvent
 from peregrine.core.messages import Attached, Reached, Rehome, Rehomed, Report, Stray, Tick
 from peregrine.core.reconfigure import Plan
-from peregrine.core.redeploying import PutOff, Redeployed, TopologyChanged
+from peregrine.core.redeploying import PutOff, Redeployed, Redeploying, TopologyChanged
 from peregrine.core.rehoming import Rehoming
 from peregrine.core.topology import Link
 from peregrine.core.validity import FedKeys
@@ -135,7 +135,7 @@ class ManagerDriver:
     def new_link(self, rehoming: Rehoming) -> Link:
         """Between a site that changes its parent and the new one."""
         with self._changed:
-            return new_link(self.manager, rehoming)
+            return self._redeploying.link(rehoming)
 
     def sites(self) -> tuple[SiteId, ...]:
         """That there are now, and that are just joining or leaving."""
@@ -145,10 +145,14 @@ class ManagerDriver:
     @property
     def changing(self) -> bool:
         """Is a topology change under way?"""
-        redeploying = self.manager.redeploying
-        assert redeploying is not None, "this manager keeps the topology that it began with"
         with self._changed:
-            return not redeploying.idle
+            return not self._redeploying.idle
+
+    @property
+    def _redeploying(self) -> Redeploying:
+        found = self.manager.redeploying
+        assert found is not None, "this manager keeps the topology that it began with"
+        return found
 
     def wait_changed(self, timeout_s: float = 60.0) -> None:
         """Until no topology change is under way."""

@@ -12,7 +12,7 @@ from rich.text import Text
 from peregrine import measure
 from peregrine.control.drive import PLAN, Course, Marks
 from peregrine.control.watch import Journey, Watch
-from peregrine.measure import PHASES, Cost, Outputs, Steady
+from peregrine.measure import PHASES, Cost, Steady
 from peregrine.proof import Proof
 
 SETTLED = 0.25  # of the time between the end of one reconfiguration and the next does not count as steady
@@ -43,7 +43,7 @@ def figures(course: Course, watch: Watch, marks: Marks, proof: Proof) -> Figures
     return Figures(
         course,
         marks,
-        _steady(calm),
+        calm.steady(marks.steady_ms, marks.moved_ms),
         measure.freeze_ms(calm.emitted_ms, marks.steady_ms, marks.moved_ms),
         len(calm) / (marks.moved_ms - marks.steady_ms) * 1000,
         list(_reconfigurations(watch, marks)),
@@ -66,14 +66,10 @@ def _reconfigurations(watch: Watch, marks: Marks) -> Iterator[Reconfiguration]:
         if i == 1:
             requested_ms = marks.drove_ms
         costs = [
-            measure.cost(journey.plan, each, watch.timeline, _steady(each.between(*calm_ms)), requested_ms, until_ms)
+            measure.cost(journey.plan, each, watch.timeline, each.steady(*calm_ms), requested_ms, until_ms)
             for each in (watch.outputs(journey.keys), watch.outputs(but=journey.keys))
         ]
         yield Reconfiguration(journey, *costs)
-
-
-def _steady(outputs: Outputs) -> Steady:
-    return measure.steady(outputs.emitted_ms, outputs.latency_ms, float("inf"))
 
 
 # --- tables ---

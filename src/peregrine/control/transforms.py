@@ -14,8 +14,6 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-import pyarrow as pa
-
 from peregrine.app.plan import SourceNode, TransformNode
 from peregrine.app.shell import Target
 from peregrine.control.deployment import Deployment
@@ -23,7 +21,7 @@ from peregrine.control.hosts import PER_SITE
 from peregrine.control.metering import tail_of
 from peregrine.core.messages import WarmUp
 from peregrine.core.reconfigure import Plan
-from peregrine.core.rows import Rows
+from peregrine.core.rows import Rows, concat
 from peregrine.core.topology import Topology
 from peregrine.errors import ConfigurationError, PeregrineError, PlanError, Unreachable
 from peregrine.types import OpId, PlaceId, site_of
@@ -112,12 +110,12 @@ class Transforms:
                 raise PlanError(f"{move.op} cannot run at {move.target}", f"move it to {own}")
             if move.op not in self._transforms and move.target in self._apart:
                 raise PlanError(f"{move.op} cannot run at {move.target}", f"move it to {site}")
-        for move in moves:
-            if move.op in self._transforms:
-                self._expecting.add(move.target)
-                self.deploy(move.op, move.target)
-                if self._warm_up:
-                    self.practise(move.op, move.source, move.target)
+        ways = dict.fromkeys((move.op, move.source, move.target) for move in moves if move.op in self._transforms)
+        for op, source, target in ways:  # once, however many chunks go that way
+            self._expecting.add(target)
+            self.deploy(op, target)
+            if self._warm_up:
+                self.practise(op, source, target)
 
     def deploy(self, op: OpId, place: PlaceId) -> None:
         """Returns when the query of this place runs."""
@@ -150,7 +148,7 @@ class Transforms:
         rows = tail_of(self._deployment.clients[site_of(source)], op, source, SAMPLE_ROWS)
         if not rows:
             return
-        sample = Rows(op, pa.Table.from_batches([each.batch for each in rows]).combine_chunks().to_batches()[0])
+        sample = Rows(op, concat(each.batch for each in rows))
         router = self._deployment.clients[site_of(target)]
         deadline_s = time.monotonic() + WARM_S
         for _ in range(ROUNDS):

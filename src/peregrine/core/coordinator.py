@@ -94,12 +94,8 @@ class Coordinator:
         self._operators = operators
         self._validity = Validity(placement, operators, producers)
         self._mechanisms = mechanisms
-        self._changing: dict[
-            SiteId, Topology
-        ] = {}  # sites that are changing their parents, and the tree when they have
-        self._stood_in: dict[
-            MigrationId, None
-        ] = {}  # migrations into such a site: somebody may stand in for their gate
+        self._changing: dict[SiteId, Topology] = {}  # sites that change their parents, and the tree when they have
+        self._stood_in: dict[MigrationId, None] = {}  # migrations into such a site: others may stand in for their gate
         self.closing: frozenset[SiteId] = frozenset()  # sites that are about to leave
         self._known: set[str] = set()
         self._moving: RuleTable[bool] = RuleTable(False)  # the keys of all running plans

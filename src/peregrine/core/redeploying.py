@@ -248,11 +248,16 @@ class Redeploying:
         topology, site, target = self._placement.topology, rehoming.site, rehoming.target
         if target is None:
             return topology.without_site(site)
-        link = self._planning.link(site, target)
+        link = self.link(rehoming)
         if rehoming.source is None:
             new = self._planning.site(site)
             return topology.with_site(site, target, link, new.hosts, new.cpu_price)
         return topology.with_parent(site, target, link)
+
+    def link(self, rehoming: Rehoming) -> Link:
+        """Between a site and its parent to be, as it was told."""
+        assert rehoming.target is not None
+        return self._planning.link(rehoming.site, rehoming.target)
 
     def _on_ended(self, ended: PlanEnded) -> None:
         now = self.current
@@ -263,14 +268,8 @@ class Redeploying:
             self._go_on()
             return
         del now.running[ended.plan.id]
-        now.done += [
-            move
-            for move in ended.plan.moves()
-            if any(
-                (m.op, m.keys, m.source, m.target) == (move.op, move.keys, move.source, move.target)
-                for m in ended.moved
-            )
-        ]
+        moved = {(m.op, m.keys, m.source, m.target) for m in ended.moved}
+        now.done += [m for m in ended.plan.moves() if (m.op, m.keys, m.source, m.target) in moved]
         if ended.outcome is not Status.DONE:
             now.failed = True
             now.left_out.append(ended.plan.id)

@@ -255,7 +255,7 @@ class Topology:
 
     def with_parent(self, site: SiteId, parent: SiteId, link: Link) -> "Topology":
         """This tree with a site, and all below it, below another parent."""
-        if self.is_at_or_above(site, parent) if self.depth(site) <= self.depth(parent) else False:
+        if self.is_at_or_above(site, parent):
             raise ConfigurationError(f"{parent!r} is below {site!r}", "choose a parent that is not")
         parents = {each: (above, self._link[each]) for each, above in self._parent.items()}
         parents[site] = (parent, link)

@@ -40,6 +40,15 @@ def guide(
     from peregrine.net.guide_settings import GuideSettings
     from peregrine.plan.nearest import Geometry
 
-    tls = (tls_ca, tls_cert, tls_key, tls_verify_clients)
-    settings = GuideSettings(str(token_file), port, Geometry(geometry), margin_m, lease_s, *tls)
+    settings = GuideSettings(
+        str(token_file),
+        port,
+        Geometry(geometry),
+        margin_m,
+        lease_s,
+        tls_ca=tls_ca,
+        tls_cert=tls_cert,
+        tls_key=tls_key,
+        tls_verify_clients=tls_verify_clients,
+    )
     raise typer.Exit(run(lambda: settings))

@@ -11,7 +11,7 @@ from peregrine.net.addresses import HERE
 from peregrine.net.client import RouterClient
 from peregrine.net.guide_client import GuideClient
 from peregrine.net.guide_settings import GuideSettings
-from peregrine.net.settings import RouterSettings, read_token
+from peregrine.net.settings import RouterSettings, ServerSettings, read_token
 
 START_S = 30.0
 STOP_S = 10.0
@@ -45,21 +45,32 @@ def last_words(log_file: Path) -> str:
     return log_file.read_text(errors="replace")[-2000:]
 
 
-class Child:
+class ServingProcess:
     """A process with a listener (serving.py), ready. It ends with the process that made it, however that ends: its
     standard input is a pipe from here.
     """
 
-    def __init__(self, who: str, module: str, config: Path, log_file: Path) -> None:
-        self._process = start_child(module, config, log_file)
+    module: str
+
+    def __init__(self, who: str, settings: ServerSettings, settings_file: Path, log_file: Path) -> None:
+        self._who = who
+        self._serves = settings
+        self._settings_file = settings_file
+        self._log_file = log_file
+        settings.save(settings_file)
+        self._start()
+
+    def _start(self) -> None:
+        self._process = start_child(self.module, self._settings_file, self._log_file)
         try:
             line = next_line(self._process, START_S)
             if not line:
-                raise Unreachable(f"{who} did not start", f"see {log_file}:\n{last_words(log_file)}")
+                raise Unreachable(f"{self._who} did not start", f"see {self._log_file}:\n{last_words(self._log_file)}")
             self.port = int(json.loads(line)["port"])
         except BaseException:
             self.kill()
             raise
+        self.address = self._serves.reach(f"{HERE}:{self.port}")
 
     @property
     def pid(self) -> int:
@@ -70,6 +81,7 @@ class Child:
         return self._process.poll() is None
 
     def stop(self) -> None:
+        """Orderly; everything is on the disk afterwards."""
         self._process.terminate()
         try:
             self._process.wait(STOP_S)
@@ -78,8 +90,15 @@ class Child:
         self._reap()
 
     def kill(self) -> None:
+        """As a crash would."""
         self._process.kill()
         self._reap()
+
+    def restart(self) -> None:
+        """From its directory, with the same settings; at the same port, unless somebody else has it by now."""
+        if self.alive:
+            self.stop()
+        self._start()
 
     def _reap(self) -> None:
         self._process.wait()
@@ -88,68 +107,23 @@ class Child:
                 pipe.close()
 
 
-class RouterProcess:
+class RouterProcess(ServingProcess):
+    module = "peregrine.net.router_process"
+
     def __init__(self, settings: RouterSettings, settings_file: Path, log_file: Path) -> None:
         self.settings = settings
-        self._settings_file = settings_file
-        self._log_file = log_file
-        settings.save(settings_file)
-        self._start()
-
-    def _start(self) -> None:
-        who = f"the router of {self.settings.site}"
-        self._child = Child(who, "peregrine.net.router_process", self._settings_file, self._log_file)
-        self.port = self._child.port
-        self.address = self.settings.reach(f"{HERE}:{self.port}")
+        super().__init__(f"the router of {settings.site}", settings, settings_file, log_file)
 
     def client(self, timeout_s: float = 30.0) -> RouterClient:
         return RouterClient(self.address, read_token(Path(self.settings.token_file)), timeout_s, self.settings.site)
 
-    @property
-    def pid(self) -> int:
-        return self._child.pid
 
-    @property
-    def alive(self) -> bool:
-        return self._child.alive
+class GuideProcess(ServingProcess):
+    module = "peregrine.net.guide_process"
 
-    def stop(self) -> None:
-        """Orderly; everything is on the disk afterwards."""
-        self._child.stop()
-
-    def kill(self) -> None:
-        """As a crash would."""
-        self._child.kill()
-
-    def restart(self) -> None:
-        """From its directory, with the same settings; at the same port, unless somebody else has it by now."""
-        if self.alive:
-            self.stop()
-        self._start()
-
-
-class GuideProcess:
     def __init__(self, settings: GuideSettings, settings_file: Path, log_file: Path) -> None:
-        settings.save(settings_file)
         self.settings = settings
-        self._child = Child("the guide", "peregrine.net.guide_process", settings_file, log_file)
-        self.port = self._child.port
-        self.address = settings.reach(f"{HERE}:{self.port}")
+        super().__init__("the guide", settings, settings_file, log_file)
 
     def client(self, timeout_s: float = 10.0) -> GuideClient:
         return GuideClient(self.address, read_token(Path(self.settings.token_file)), timeout_s)
-
-    @property
-    def pid(self) -> int:
-        return self._child.pid
-
-    @property
-    def alive(self) -> bool:
-        return self._child.alive
-
-    def stop(self) -> None:
-        self._child.stop()
-
-    def kill(self) -> None:
-        """As a crash would."""
-        self._child.kill()

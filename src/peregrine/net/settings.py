@@ -11,7 +11,7 @@ import secrets
 import stat
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Self
 
 import msgspec
 
@@ -25,10 +25,49 @@ from peregrine.net.tls import TlsFiles, with_tls
 from peregrine.plan.nearest import Position, Whereabouts
 from peregrine.types import PlaceId, SiteId
 
-T = TypeVar("T")
+
+class ServerSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """What all processes with a listener are told."""
+
+    # PEM files (net/tls.py): all three or none. Clients that are verified show a certificate that the CA has signed.
+    tls_ca: str = ""
+    tls_cert: str = ""
+    tls_key: str = ""
+    tls_verify_clients: bool = False
+
+    def check_tls(self, who: str) -> None:
+        given = [bool(path) for path in (self.tls_ca, self.tls_cert, self.tls_key)]
+        if any(given) != all(given) or (self.tls_verify_clients and not all(given)):
+            raise ConfigurationError(
+                f"{who} has only some of what TLS needs", "give tls_ca, tls_cert and tls_key, or none"
+            )
+
+    @classmethod
+    def load(cls, path: Path) -> Self:
+        try:
+            return msgspec.json.decode(path.read_bytes(), type=cls)
+        except OSError as error:
+            raise ConfigurationError(f"cannot read {path}: {error}", "give the path of a file with settings") from error
+        except msgspec.DecodeError as error:
+            raise ConfigurationError(
+                f"{path}: {error}", f"correct the file; {cls.__name__} names its fields"
+            ) from error
+
+    def save(self, path: Path) -> None:
+        path.write_bytes(msgspec.json.format(msgspec.json.encode(self)))
+
+    @property
+    def tls(self) -> TlsFiles | None:
+        return TlsFiles(self.tls_ca, self.tls_cert, self.tls_key) if self.tls_ca else None
+
+    def reach(self, address: str) -> str:
+        """An address as a client on this machine uses it: with this process's idea of whom to trust."""
+        if self.tls is None or not address:
+            return address
+        return with_tls(address, self.tls if self.tls_verify_clients else TlsFiles(self.tls_ca))
 
 
-class RouterSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class RouterSettings(ServerSettings, frozen=True):
     site: SiteId
     root: SiteId
     parents: dict[SiteId, SiteId]  # of the tree that it begins in; a site that joins later is not in it
@@ -49,18 +88,13 @@ class RouterSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     # Chunks that nobody needs go after this time, which must be longer than any batch of a host (chunk_collector.py).
     chunk_grace_s: float = 600.0
     chunk_collect_s: float = 60.0
-    # PEM files (net/tls.py): all three or none. Clients that are verified show a certificate that the CA has signed.
-    tls_ca: str = ""
-    tls_cert: str = ""
-    tls_key: str = ""
-    tls_verify_clients: bool = False
     # The guide that sends devices here (net/guide_server.py): its address, where this router is, how far it reaches.
     guide: str = ""
     position: Position | None = None
     reach_m: float | None = None  # None: everywhere
 
     def __post_init__(self) -> None:
-        check_tls(f"router {self.site}", (self.tls_ca, self.tls_cert, self.tls_key), self.tls_verify_clients)
+        self.check_tls(f"router {self.site}")
         if bool(self.guide) != (self.position is not None) or (self.reach_m is not None and not self.guide):
             raise ConfigurationError(
                 f"router {self.site} has only some of what a guide needs", "give guide and position, or none"
@@ -82,23 +116,6 @@ class RouterSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         hosts = {each: topology.site(each).hosts for each in topology.sites if topology.site(each).hosts}
         hosts |= more.pop("hosts", {})  # of a site that is not in the tree yet
         return cls(site, topology.root, parents, hosts, tuple(operators), str(directory), str(token_file), **more)
-
-    @classmethod
-    def load(cls, path: Path) -> "RouterSettings":
-        return load(path, cls)
-
-    def save(self, path: Path) -> None:
-        save(path, self)
-
-    @property
-    def tls(self) -> TlsFiles | None:
-        return TlsFiles(self.tls_ca, self.tls_cert, self.tls_key) if self.tls_ca else None
-
-    def reach(self, address: str) -> str:
-        """An address as a client on this router's machine uses it: with this router's idea of whom to trust."""
-        if self.tls is None or not address:
-            return address
-        return with_tls(address, self.tls if self.tls_verify_clients else TlsFiles(self.tls_ca))
 
     def whereabouts(self, address: str) -> Whereabouts | None:
         """What a guide is told of this router; None if it has none."""
@@ -128,26 +145,6 @@ class RouterSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         operators = sorted(self.operators, key=lambda spec: spec.op)
         parts = (self.site, self.root, self.parents, self.hosts, operators)
         return hashlib.sha256(msgspec.json.encode(parts, order="deterministic")).hexdigest()
-
-
-def load(path: Path, kind: type[T]) -> T:
-    """Settings of this kind, from a file."""
-    try:
-        return msgspec.json.decode(path.read_bytes(), type=kind)
-    except OSError as error:
-        raise ConfigurationError(f"cannot read {path}: {error}", "give the path of a file with settings") from error
-    except msgspec.DecodeError as error:
-        raise ConfigurationError(f"{path}: {error}", f"correct the file; {kind.__name__} names its fields") from error
-
-
-def save(path: Path, settings: msgspec.Struct) -> None:
-    path.write_bytes(msgspec.json.format(msgspec.json.encode(settings)))
-
-
-def check_tls(who: str, files: tuple[str, str, str], verify_clients: bool) -> None:
-    given = [bool(path) for path in files]
-    if any(given) != all(given) or (verify_clients and not all(given)):
-        raise ConfigurationError(f"{who} has only some of what TLS needs", "give tls_ca, tls_cert and tls_key, or none")
 
 
 def make_token(path: Path) -> str:

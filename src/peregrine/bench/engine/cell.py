@@ -118,8 +118,7 @@ class _Found:
 
     def cost(self, watch: Watch, felt: bool) -> tuple[measure.Cost, measure.Outputs]:
         outputs = watch.outputs(_named(watch, self.moved)) if felt else watch.outputs()
-        calm = outputs.between(self.calm_ms, self.requested_ms)
-        steady = measure.steady(calm.emitted_ms, calm.latency_ms, float("inf"))
+        steady = outputs.steady(self.calm_ms, self.requested_ms)
         return measure.cost(self.plan, outputs, watch.timeline, steady, self.requested_ms, self.until_ms), outputs
 
 

@@ -10,12 +10,12 @@ The rules are in `expected.toml`:
     one = "restart"         # "spread": most over least of `one` along the sweep
     other = "live"          # "growth": of `one` from the first value of the sweep to the last
     at_least = 50           # "goal": `one` over the best of the others, by `weights`, where it is worst
-                            # "most": of `measure` of any variant
-                            # "line": of `measure` of `one`, where it is worst
+                            # "most": of `measure` of `one`, or of any variant, where it is worst
                             # "batch": `measure` of `one` over `plus` ms and the time of a batch, where it is worst
                             # "proof": nothing lost, repeated, out of order; "missing": nobody measures it yet
 """
 
+import math
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
@@ -76,7 +76,7 @@ def load(path: Path = EXPECTED) -> list[Rule]:
     for rule in rules:
         if rule.kind not in _KINDS:
             raise ConfigurationError(f"{path.name}: {rule.name}: kind {rule.kind!r}", f"use {', '.join(_KINDS)}")
-        if rule.kind in ("ratio", "spread", "growth", "goal", "most", "line", "batch") and rule.target is None:
+        if rule.kind in ("ratio", "spread", "growth", "goal", "most", "batch") and rule.target is None:
             raise ConfigurationError(f"{path.name}: {rule.name} has no bound", "say at_least or at_most")
     return rules
 
@@ -162,23 +162,14 @@ def proof_holds(cell: Row) -> bool:
 
 
 def _most(rule: Rule, cells: Sequence[Row]) -> Checked:
-    found = {
-        cell["variant"]: float(cell[rule.measure])
-        for cell in cells
-        if cell["experiment"] == rule.experiment and cell[rule.measure] is not None
-    }
+    found: dict[str, float] = {}
+    for cell in cells:
+        if cell["experiment"] == rule.experiment and rule.one in ("", cell["variant"]):
+            if (value := cell[rule.measure]) is not None:
+                found[cell["variant"]] = max(float(value), found.get(cell["variant"], -math.inf))
     if not found:
         return Checked(rule, Verdict.NOT_RUN)
     return _judged(rule, max(found.values()), ", ".join(f"{name} {value:.2f}" for name, value in found.items()))
-
-
-def _worst(rule: Rule, cells: Sequence[Row]) -> Checked:
-    mine = [cell for cell in cells if (cell["experiment"], cell["variant"]) == (rule.experiment, rule.one)]
-    found = [(float(cell[rule.measure]), cell["x"]) for cell in mine if cell[rule.measure] is not None]
-    if not found:
-        return Checked(rule, Verdict.NOT_RUN)
-    value, x = min(found) if rule.at_least is not None else max(found)
-    return _judged(rule, value, _label(rule, cells, x))
 
 
 def _batch(rule: Rule, cells: Sequence[Row]) -> Checked:
@@ -230,7 +221,6 @@ _KINDS: Mapping[str, Callable[[Rule, Sequence[Row]], Checked]] = {
     "growth": _growth,
     "goal": _goal,
     "most": _most,
-    "line": _worst,
     "batch": _batch,
     "proof": _proof,
     "missing": _missing,

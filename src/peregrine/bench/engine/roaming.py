@@ -60,8 +60,7 @@ def run_cell(cell: Cell) -> Measured:
             proof = proved(deployment, cars, specs, operators, watch, initial)
             (on_links,) = links.state_bytes(deployment, [(begin, end)])
     outputs = watch.outputs({DRIVER})
-    calm = outputs.between(calm_ms, requested_ms)
-    steady = measure.steady(calm.emitted_ms, calm.latency_ms, float("inf"))
+    steady = outputs.steady(calm_ms, requested_ms)
     return Measured(
         cell,
         measure.cost_of_results(setting.mechanism, outputs, steady, requested_ms, ended_ms, until_ms),

@@ -50,8 +50,7 @@ def run_cell(cell: Cell) -> Measured:
         finally:
             flow.close()
     outputs = watch.outputs()
-    calm = outputs.between(calm_ms, requested_ms)
-    steady = measure.steady(calm.emitted_ms, calm.latency_ms, float("inf"))
+    steady = outputs.steady(calm_ms, requested_ms)
     return Measured(
         cell,
         measure.cost_of_results(setting.mechanism, outputs, steady, requested_ms, ended_ms, until_ms),

@@ -54,9 +54,8 @@ class Seen:
         if self.outputs is None:
             return found
         end_ms = facts.until_ms if facts.requested_ms is None else facts.requested_ms
-        calm = self.outputs.between(facts.calm_ms, end_ms)
         try:
-            steady = measure.steady(calm.emitted_ms, calm.latency_ms, float("inf"))
+            steady = self.outputs.steady(facts.calm_ms, end_ms)
         except PeregrineError as error:
             return Measured(cell, trouble=error.what, failed=True)
         outputs = self.outputs.between(facts.calm_ms, facts.until_ms)

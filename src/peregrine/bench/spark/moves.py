@@ -123,8 +123,7 @@ def plain_restart(scale: Scale) -> Found:
         time.sleep(scale.pick(12, 8))
         run.stop()
         seen = run.outputs()
-        calm = seen.between(calm_ms, from_ms)
-        steady = measure.steady(calm.emitted_ms, calm.latency_ms, float("inf"))
+        steady = seen.steady(calm_ms, from_ms)
         return {
             "trigger_ms": trigger_ms,
             "disruption_ms": measure.disruption_ms(seen.emitted_ms, seen.latency_ms, steady, from_ms),

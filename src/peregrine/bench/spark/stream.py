@@ -189,8 +189,7 @@ class Stream:
     ) -> measure.Cost:
         """Of a plan, for all results or for those that are `mine`; steady is what was before the first plan."""
         outputs = self.outputs() if mine is None else self.outputs().where(mine)
-        calm = outputs.between(calm_from_ms, min(self.requested_ms.values()))
-        steady = measure.steady(calm.emitted_ms, calm.latency_ms, float("inf"))
+        steady = outputs.steady(calm_from_ms, min(self.requested_ms.values()))
         return measure.cost(plan, outputs, self.timeline, steady, self.requested_ms[plan], until_ms)
 
     def lines(self) -> Lines:
