@@ -2,8 +2,9 @@
 
 Every key has state before rows flow at 1,500 rows/s over all of them. The keys that move are named one by one, and move
 in chunks, one after the other: the snapshot of a chunk is what a batch has to do beside its rows (Spacker III-C1). Each
-chunk is of keys that lie together at their host, as `deployment.plan` has them where none is more urgent. Few keys move
-to and fro, and the median of the moves counts: the slowest result of a second alone says little.
+chunk is of keys that lie together at their host, as `deployment.plan` has them where none is more urgent. They move to
+and fro, each time against the calm seconds just before, as machines drift, and the median of the moves counts: the
+slowest result of a second alone says little.
 """
 
 import time
@@ -20,7 +21,9 @@ from peregrine.workloads import road, tm
 
 KEYS = (10, 1_000, 10_000, 100_000)
 CHUNK_KEYS = 1_000
-FEW, MOVES = 10_000, 5
+FEW = 10_000
+COST = ("disruption_ms", "jitter_ms", "jitter_p99_ms", "freeze_ms", "duration_ms", "bytes_moved")
+STEADY = ("mean_ms", "sigma_ms", "p99_ms")
 
 
 def run(scale: Scale) -> Found:
@@ -32,31 +35,30 @@ def run(scale: Scale) -> Found:
         chunks = [KeySet.of_keys(tm.GROUPS, half[i : i + CHUNK_KEYS]) for i in range(0, len(half), CHUNK_KEYS)]
         with stream.running(stream.traffic(keys), [EDGE], at=EDGE) as flow:
             flow.warm_up(keys, scale.pick(8, 6))
-            calm_ms = stream.now_ms()
-            time.sleep(scale.pick(8, 5))
-            until_ms = {}
-            for nth in range(1 if scale.quick or keys > FEW else MOVES):
+            warm_ms = stream.now_ms()
+            windows = {}
+            for nth in range(int(scale.pick(5 if keys <= FEW else 3, 1))):
                 source, target = (CLOUD, EDGE) if nth % 2 == 0 else (EDGE, CLOUD)
+                calm_ms = stream.now_ms()
+                time.sleep(scale.pick(8, 5))
                 flow.move_in_chunks(f"half{nth}", chunks, source, target)
                 flow.wait(f"half{nth}")
-                time.sleep(3)
-                until_ms[f"half{nth}"] = stream.now_ms()
-            trigger_ms = stream.trigger_ms(flow.query, calm_ms)
+                time.sleep(2)
+                windows[f"half{nth}"] = calm_ms, stream.now_ms()
+            trigger_ms = stream.trigger_ms(flow.query, warm_ms)
             flow.drain()
-            costs = [flow.cost(plan, calm_ms, until) for plan, until in until_ms.items()]
+            costs = [flow.cost(plan, *window) for plan, window in windows.items()]
             counts[str(keys)] = {
-                **_median(list(map(cost_as_dict, costs))),
+                **_median(list(map(cost_as_dict, costs)), *COST),
                 "trigger_ms": trigger_ms,
-                "steady": steady_as_dict(costs[0].calm),
+                "steady": _median([steady_as_dict(cost.calm) for cost in costs], *STEADY),
             }
             proofs[f"{keys} keys"] = proved(flow.prove())
     return {"keys": counts, "proofs": proofs}
 
 
-def _median(costs: list[dict[str, Any]]) -> dict[str, Any]:
-    """Of each figure; the phases are left out."""
-    names = ("disruption_ms", "jitter_ms", "jitter_p99_ms", "freeze_ms", "duration_ms", "bytes_moved")
-    return {name: median_of(costs, name) for name in names}
+def _median(all: list[dict[str, Any]], *names: str) -> dict[str, float]:
+    return {name: median_of(all, name) for name in names}
 
 
 def figures(found: Mapping[str, Found]) -> list[Figure]:

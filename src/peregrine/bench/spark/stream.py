@@ -187,9 +187,10 @@ class Stream:
     def cost(
         self, plan: str, calm_from_ms: float, until_ms: float, mine: npt.NDArray[np.bool_] | None = None
     ) -> measure.Cost:
-        """Of a plan, for all results or for those that are `mine`; steady is what was before the first plan."""
+        """Of a plan, for all results or those that are `mine`; steady is from `calm_from_ms` until a plan begins."""
         outputs = self.outputs() if mine is None else self.outputs().where(mine)
-        steady = outputs.steady(calm_from_ms, min(self.requested_ms.values()))
+        calm_to_ms = min(at_ms for at_ms in self.requested_ms.values() if at_ms > calm_from_ms)
+        steady = outputs.steady(calm_from_ms, calm_to_ms)
         return measure.cost(plan, outputs, self.timeline, steady, self.requested_ms[plan], until_ms)
 
     def lines(self) -> Lines:
