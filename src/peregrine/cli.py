@@ -89,6 +89,9 @@ def simulate(
     topology_changes: Annotated[
         bool, typer.Option("--topology-changes", help="Sites and links come, go and change their places meanwhile.")
     ] = False,
+    continuous: Annotated[
+        bool, typer.Option("--continuous", help="Most hosts apply rows one by one, and processes are taken over.")
+    ] = False,
     processes: Annotated[int, typer.Option(min=1, help="How many processes share the seeds.")] = 2,
     as_json: Annotated[bool, typer.Option("--json", help="Print the outcome as one JSON object.")] = False,
     scale: Annotated[
@@ -120,7 +123,7 @@ def simulate(
 
     if mechanism is not None and mechanism not in MECHANISMS:
         raise UnknownName("mechanism", mechanism, list(MECHANISMS))
-    options = Options(mechanism=mechanism, sites=sites, faults=faults is Faults.ALL, topology_changes=topology_changes)
+    options = Options(mechanism, sites, faults is Faults.ALL, topology_changes=topology_changes, continuous=continuous)
     if explain:
         _explain(seed, options, as_json)
     else:
@@ -225,6 +228,8 @@ def replay_command(seed: int, options: "Options") -> str:
         words.append("--faults none")
     if options.topology_changes:
         words.append("--topology-changes")
+    if options.continuous:
+        words.append("--continuous")
     return " ".join(words)
 
 

@@ -167,7 +167,7 @@ class CommitsTooEarly(SimHost):
     def _batch(self, epoch: int) -> None:
         before = self.committed
         super()._batch(epoch)
-        if self.log.end > before and self._busy and self._world.rng.random() < 0.3:
+        if self.log.end > before and self._busy and self.world.rng.random() < 0.3:
             self._epoch += 1  # what was handed over and not yet accepted is given up
             self._busy = False
             self.committed = min(before + 1, self.log.end)

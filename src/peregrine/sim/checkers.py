@@ -5,6 +5,7 @@ They look at results and states only, never at how the run came to them.
 
 from collections import Counter
 from dataclasses import dataclass, replace
+from itertools import groupby
 from typing import Any
 
 import msgspec
@@ -109,12 +110,22 @@ def _replicas(run: Simulation) -> list[Violation]:
 
 
 def _one_emitter(run: Simulation) -> list[Violation]:
-    """At most one place emits for a key at any time: places follow each other as the key has moved."""
-    if not run.scenario.ordered or run.scenario.changes:
-        return []  # outputs are seen at their gate: behind a fence they may get there when their key has moved on
-    violations = []
+    """At most one place emits for a key at any time: places follow each other as the key has moved.
+
+    Outputs are seen at their gate. Where sites change their parents they may get there late, behind a fence, when their
+    key has moved on: there they are taken in the order that they have in the end.
+    """
+    violations = [Violation("one place emits for a key", f"twice: {each}") for each in run.observed.twice]
+    if not run.scenario.ordered:
+        return violations
+    emitters = [(op, key, places) for (op, key), places in run.observed.emitters.items()]
+    if run.scenario.changes:
+        emitters = [
+            (op, key, [place for place, _ in groupby(by[seq] for seq in sorted(by))])
+            for (op, key, _), by in run.observed.outputs.items()
+        ]
     home = run.scenario.topology.main_place(run.scenario.topology.root)
-    for (op, key), places in sorted(run.observed.emitters.items()):
+    for op, key, places in sorted(emitters):
         owner = next((place for o, keys, place in run.scenario.initial if o == op and key in keys), home)
         path = [owner, *(m.target for m in run.observed.moved if m.op == op and key in m.keys)]
         rest = iter(path)

@@ -202,12 +202,12 @@ class SimHost:
         self.states: dict[tuple[OpId, int], bytes] = {}
         self.up = True
         self.slowness = 1.0
-        self._world = world
-        self._router = router
-        self._operators = operators
-        self._groups = groups
-        self._chunk_bytes = chunk_bytes
-        self._sizes = sizes
+        self.world = world
+        self.router = router
+        self.operators = operators
+        self.groups = groups
+        self.chunk_bytes = chunk_bytes
+        self.sizes = sizes
         self.references: dict[tuple[OpId, int], set[bytes]] = {}  # chunks that states need, as written down
         self._busy = False
         self._epoch = 0
@@ -216,30 +216,30 @@ class SimHost:
 
     @property
     def chunks(self) -> MemoryChunks:
-        return self._router.chunks
+        return self.router.chunks
 
     def wake(self) -> None:
         if self.up and not self._busy and self.log.end > self.committed:
             self._busy = True
             epoch = self._epoch
-            self._world.after(self._world.rng.uniform(1.0, 25.0) * self.slowness, lambda: self._batch(epoch))
+            self.world.after(self.world.rng.uniform(1.0, 25.0) * self.slowness, lambda: self._batch(epoch))
 
     def _batch(self, epoch: int) -> None:
         """A micro-batch of random length: apply, hand the outputs over, then commit state and offset together."""
         if epoch != self._epoch:
             return
-        rng = self._world.rng
+        rng = self.world.rng
         entries = self.log.read(self.committed, rng.choice((1, 8, 64, 1000)))
         last, entry = entries[-1]
         end = last + length(entry)
-        parts = list(by_group(entries, self._groups).items())
+        parts = list(by_group(entries, self.groups).items())
         rng.shuffle(parts)
         states: dict[tuple[OpId, int], bytes] = {}
         handovers: list[FromHost] = []
         for (op, group), part in parts:
             before = self.states.get((op, group), b"")
-            spill = Spill(self.chunks, self._sizes)
-            emissions, states[op, group] = apply(self._operators[op], before, part, self._chunk_bytes, spill)
+            spill = Spill(self.chunks, self.sizes)
+            emissions, states[op, group] = apply(self.operators[op], before, part, self.chunk_bytes, spill)
             self.write_down(op, group, spill)
             if emissions:
                 handovers.append(FromHost(self.place, op, group, tuple(emissions)))
@@ -248,22 +248,22 @@ class SimHost:
         def accepted(i: int) -> None:
             waiting.discard(i)
             if self.doomed is not None and handovers:
-                self._world.after(0.0, self.doomed)
+                self.world.after(0.0, self.doomed)
                 self.doomed = None
             if not waiting:
-                self._world.after(rng.uniform(0.5, 5.0) * self.slowness, lambda: self._commit(epoch, states, end))
+                self.world.after(rng.uniform(0.5, 5.0) * self.slowness, lambda: self._commit(epoch, states, end))
 
         def hand_over() -> bool:
             if epoch != self._epoch or not waiting:
                 return False
             for i in sorted(waiting):
-                self._router.offer(handovers[i], lambda i=i: accepted(i) if i in waiting else None)  # type: ignore[misc]
+                self.router.offer(handovers[i], lambda i=i: accepted(i) if i in waiting else None)  # type: ignore[misc]
             return True
 
         if not handovers:
             accepted(0)
         elif hand_over():
-            self._world.every(RETRY_MS, hand_over)
+            self.world.every(RETRY_MS, hand_over)
 
     def write_down(self, op: OpId, group: int, spill: Spill) -> None:
         """Durable at once: before anything of the batch leaves this host."""
@@ -285,7 +285,7 @@ class SimHost:
             self._told = max(self._told, offset)
 
         if self._told < offset:
-            self._router.offer(Committed(self.place, offset), told)
+            self.router.offer(Committed(self.place, offset), told)
 
     def crash(self) -> None:
         self.up = False

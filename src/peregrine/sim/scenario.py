@@ -4,7 +4,7 @@ The reference run is the same scenario without what goes wrong and without what 
 """
 
 import random
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial, reduce
 
@@ -32,6 +32,7 @@ class Options:
     rows: int = 160
     app: str | None = None  # this application and no other
     topology_changes: bool = False  # sites and links come, go and change
+    continuous: bool = False  # most hosts apply rows one by one, and commit them later
 
 
 @dataclass(frozen=True)
@@ -79,12 +80,13 @@ class Scenario:
     sizes: Sizes = SIZES
     ordered: bool = True
     lossless: bool = True
+    continuous: frozenset[PlaceId] = frozenset()  # places whose hosts apply rows as they come
     spare: tuple[SiteId, ...] = ()  # sites that are not there at first
     changes: tuple[Change, ...] = ()
 
     def reference(self) -> "Scenario":
         calm = tuple(replace(source, moves=()) for source in self.sources)
-        return replace(self, sources=calm, reconfigure_at_ms=(), faults=(), changes=())
+        return replace(self, sources=calm, reconfigure_at_ms=(), faults=(), changes=(), continuous=frozenset())
 
 
 ORDERED = (
@@ -142,8 +144,15 @@ def draw(seed: int, options: Options) -> Scenario:
         sizes=large.choice((SIZES, Sizes(48, 24, 64, 100), Sizes(120, 40, 200, 60))),
         ordered=ordered,
         lossless=lossless,
+        continuous=frozenset(_continuous(seed, topology)) if options.continuous else frozenset(),
     )
     return _with_changes(changing, scenario, duration_ms, options) if options.topology_changes else scenario
+
+
+def _continuous(seed: int, topology: Topology) -> Iterator[PlaceId]:
+    rng = random.Random(f"continuous:{seed}")
+    for site in topology.sites:
+        yield from (place for place in topology.places(site) if rng.random() < 0.7)
 
 
 def _with_changes(rng: random.Random, scenario: Scenario, duration_ms: float, options: Options) -> Scenario:

@@ -34,7 +34,7 @@ from peregrine.core.placement import Placement
 from peregrine.core.redeploying import PutOff, Redeployed, TopologyChanged
 from peregrine.core.replication import NOTHING_MOVED, StateMoved
 from peregrine.core.router import Router
-from peregrine.core.rows import Clock
+from peregrine.core.rows import Clock, Rows, rows_of
 from peregrine.core.source import Reading, Source
 from peregrine.core.topology import Link
 from peregrine.core.validity import AttachedProducers
@@ -47,6 +47,7 @@ from peregrine.plan.redeploy.queue import TopologyQueue
 from peregrine.plan.redeploy.world import World as PlannedWorld
 from peregrine.sim.changes import Change, links_of
 from peregrine.sim.chaos import draw_plan
+from peregrine.sim.continuous import ContinuousHost
 from peregrine.sim.devices import SimManager, SimSource
 from peregrine.sim.fetching import collect
 from peregrine.sim.machines import SimHost, SimRouter
@@ -69,11 +70,17 @@ class Doubles:
     mechanisms: Mapping[str, Mechanism] = field(default_factory=lambda: MECHANISMS)
 
 
+Line = tuple[OpId, str, SourceId]  # what outputs are for, their key and source: within it they have an order
+
+
 @dataclass
 class Observed:
     """What a run did, for the checkers."""
 
     emitters: dict[tuple[OpId, str], list[PlaceId]] = field(default_factory=dict)
+    # (operator, key for which it emits, line of its outputs) -> seq -> where it was emitted; of runs with changes
+    outputs: dict[tuple[OpId, str, Line], dict[int, PlaceId]] = field(default_factory=dict)
+    twice: list[str] = field(default_factory=list)  # outputs that were emitted more than once
     moved: list[Migration] = field(default_factory=list)
     shed: list[tuple[Migration, tuple[tuple[str, int], ...]]] = field(default_factory=list)
     dead_letters: list[str] = field(default_factory=list)
@@ -110,9 +117,8 @@ class Simulation:
             config = RouterConfig(site, topology, scenario.specs, self._doubles.mechanisms, scenario.host_lag_rows)
             router = self.routers[site] = SimRouter(world, partial(self._doubles.router, config), self)
             for place in topology.places(site) if site in topology else (PlaceId(site),):
-                host = self._doubles.host(
-                    world, place, router, scenario.operators, groups, scenario.chunk_bytes, scenario.sizes
-                )
+                kind = ContinuousHost if place in scenario.continuous else self._doubles.host
+                host = kind(world, place, router, scenario.operators, groups, scenario.chunk_bytes, scenario.sizes)
                 self.hosts[place] = router.hosts[place] = host
         for router in self.routers.values():
             router.sites = self.routers
@@ -386,6 +392,13 @@ class Simulation:
 
     # --- what is seen ---
 
+    def _note_outputs(self, place: PlaceId, op: OpId, rows: Rows) -> None:
+        for row in rows_of(rows.batch):
+            line = self.observed.outputs.setdefault((op, emitter(row.source), (rows.op, row.key, row.source)), {})
+            if row.seq in line:
+                self.observed.twice.append(f"{rows.op} {row.key} {row.seq} at {line[row.seq]} and at {place}")
+            line[row.seq] = place
+
     def on_effect(self, site: SiteId, effect: Effect) -> None:
         """Of a router, once, when it is performed."""
         for watch in self.watchers:
@@ -396,6 +409,8 @@ class Simulation:
                     places = self.observed.emitters.setdefault((op, emitter(source)), [])
                     if not places or places[-1] != place:
                         places.append(place)
+                if self.scenario.changes:
+                    self._note_outputs(place, op, rows)
             case DeadLetter(_, reason):
                 self.observed.dead_letters.append(reason)
             case Report():

@@ -1,0 +1,169 @@
+"""A continuous host in the simulator: entries are applied one by one as they come, and committed epochs later.
+
+A process of the host that dies loses what it has in memory. One that is only thought dead goes on beside the next one,
+and may even be the one that is asked for what is to be committed: all of them apply the same log.
+"""
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+from peregrine.core.host import GroupEntry, apply, by_group
+from peregrine.core.large import Spill
+from peregrine.core.messages import FromHost
+from peregrine.core.rows import length
+from peregrine.core.shard import Applied, Shard, Unit
+from peregrine.sim.machines import RETRY_MS, SimHost
+from peregrine.types import OpId
+
+ZOMBIE = 0.4  # how often a process that is thought dead is not
+
+
+class Process:
+    """Begins with what is committed."""
+
+    def __init__(self, host: "ContinuousHost") -> None:
+        self._host = host
+        self._busy = False
+        self.running = True
+        self.position = host.committed
+        self._units: dict[OpId, Unit] = {}
+
+    def unit(self, op: OpId) -> Unit:
+        if op not in self._units:
+            committed = self._host.shards.get(op, Shard())
+            loaded = Shard(max(committed.upto, self.position), dict(committed.groups))
+            self._units[op] = Unit(loaded, lambda *of: self._apply(op, *of))
+        return self._units[op]
+
+    def _apply(
+        self, op: OpId, group: int, before: bytes, entries: Sequence[tuple[int, GroupEntry]], held: frozenset[bytes]
+    ) -> Applied:
+        host = self._host
+        spill = Spill(host.chunks, host.sizes)
+        emissions, after = apply(host.operators[op], before, entries, host.chunk_bytes, spill)
+        spill.before |= held
+        host.write_down_from(entries[0][0], op, group, spill)
+        return Applied(FromHost(host.place, op, group, tuple(emissions)) if emissions else None, after, spill)
+
+    def wake(self) -> None:
+        host = self._host
+        if self.running and not self._busy and host.log.end > self.position:
+            self._busy = True
+            host.world.after(host.world.rng.uniform(0.1, 3.0) * host.slowness, self._step)
+
+    def _step(self) -> None:
+        host, rng = self._host, self._host.world.rng
+        if not self.running:
+            return
+        entries = host.log.read(self.position, rng.choice((1, 1, 1, 8)))
+        end = entries[-1][0] + length(entries[-1][1])
+        parts = list(by_group(entries, host.groups).items())
+        rng.shuffle(parts)
+        outputs: list[FromHost] = []
+        for (op, group), part in parts:
+            fresh = [each for each in part if each[0] >= self.unit(op).upto]
+            output = self.unit(op).apply(group, fresh) if fresh else None
+            if output is not None:
+                outputs.append(output)
+        waiting = set(range(len(outputs)))
+
+        def accepted(i: int) -> None:
+            if outputs and i not in waiting:
+                return  # a repeat
+            waiting.discard(i)
+            host.handed_over(bool(outputs))
+            if not waiting and self.running and self.position < end:
+                self.position = end
+                for unit in self._units.values():
+                    unit.upto = max(unit.upto, end)
+                self._busy = False
+                self.wake()
+
+        def hand_over() -> bool:
+            if not self.running or not waiting:
+                return False
+            for i in sorted(waiting):
+                host.router.offer(outputs[i], partial(accepted, i))
+            return True
+
+        if not outputs:
+            accepted(0)
+        elif hand_over():
+            host.world.every(RETRY_MS, hand_over)
+
+    def take(self, held: dict[OpId, int]) -> dict[OpId, Shard]:
+        return {op: unit.take(held.get(op, 0)) for op, unit in self._units.items()}
+
+
+class ContinuousHost(SimHost):
+    def __init__(self, *given: Any) -> None:
+        super().__init__(*given)
+        self.shards: dict[OpId, Shard] = {}  # committed
+        self._process = Process(self)
+        self._zombies: list[Process] = []
+        self._written_from: dict[tuple[OpId, int], int] = {}
+
+    def wake(self) -> None:
+        for process in (self._process, *self._zombies):
+            process.wake()
+        if self.up and not self._busy and self.log.end > self.committed:
+            self._busy = True
+            epoch = self._epoch
+            self.world.after(self.world.rng.uniform(5.0, 80.0) * self.slowness, lambda: self._attach(epoch))
+
+    def _attach(self, epoch: int) -> None:
+        """A task: it asks a process that runs, also one that was given up, and waits until that is far enough."""
+        if epoch != self._epoch:
+            return
+        rng, end = self.world.rng, self.log.end
+        process = rng.choice([self._process, self._process, *(each for each in self._zombies if each.running)])
+
+        def take() -> bool:
+            if epoch != self._epoch or not process.running:
+                if epoch == self._epoch:
+                    self._busy = False
+                    self.wake()
+                return False
+            if process.position < end:
+                return True
+            first = self.committed
+            held = {op: max(shard.upto, first) for op, shard in self.shards.items()}
+            taken = process.take(held)
+            self.world.after(rng.uniform(0.5, 40.0) * self.slowness, lambda: self._store(epoch, taken, end))
+            return False
+
+        self.world.every(2.0, take)
+
+    def _store(self, epoch: int, taken: dict[OpId, Shard], end: int) -> None:
+        if epoch != self._epoch or self.committed >= end:
+            return
+        for op, shard in taken.items():
+            if shard.groups:
+                self.shards.setdefault(op, Shard(0, {})).take_over(shard)
+                self.states.update({(op, group): blob for group, blob in shard.groups.items()})
+        self._commit(epoch, {}, end)
+
+    def write_down_from(self, first_offset: int, op: OpId, group: int, spill: Spill) -> None:
+        """As net/chunk_collector.py: one that is behind adds to what another has written."""
+        known = self._written_from.get((op, group), -1)
+        more = self.references[op, group] if known > first_offset else set()
+        self._written_from[op, group] = first_offset
+        self.write_down(op, group, spill)
+        self.references[op, group] |= more
+
+    def handed_over(self, outputs: bool) -> None:
+        if self.doomed is not None and outputs:
+            self.world.after(0.0, self.doomed)
+            self.doomed = None
+
+    def crash(self) -> None:
+        super().crash()
+        if self.world.rng.random() < ZOMBIE:
+            self._zombies.append(self._process)
+        else:
+            self._process.running = False
+
+    def restart(self) -> None:
+        self._process = Process(self)
+        super().restart()
