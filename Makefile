@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help install java demo test test-core test-spark test-kills test-mechanisms lint bench-core bench-apps bench-spark peers simulate docs clean
+.PHONY: help install java demo test test-core test-spark test-kills test-mechanisms lint bench-core bench-apps bench-spark bench-continuous peers simulate docs clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -61,6 +61,9 @@ bench-apps: install ## measure applications on the host, without Spark; takes tw
 
 bench-spark: java ## measure the data plane on this machine against its targets; takes a quarter of an hour
 	@$(BIN)/python -m peregrine.bench.spark --json build/bench-spark.json
+
+bench-continuous: java ## measure the continuous runner against micro-batches; takes four minutes
+	@$(BIN)/python -m peregrine.bench.spark --only continuous --json build/bench-continuous.json
 
 peers: install ## install PyFlink and Bytewax beside Peregrine, to be measured in `peregrine bench run peers` (1 GB)
 	@$(BIN)/python -m peregrine.bench.peers.build

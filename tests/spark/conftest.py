@@ -50,8 +50,7 @@ class Bench:
     """A host of two places of one site. `feed` sends rows, `settled` waits until the host has committed all of them."""
 
     def __init__(self, spark: Any, directory: Path, operators: Mapping[OpId, Operator]) -> None:
-        from peregrine.spark import host, registry
-        from peregrine.spark.worker import PlaceAddress
+        from peregrine.spark import host, registry, served
 
         self.spark = spark
         self.router = StandIn(RouterConfig(CLOUD, Topology.tree(CLOUD, {}, {CLOUD: ("a", "b")}), SPECS))
@@ -59,8 +58,10 @@ class Bench:
         registry.publish(self.registry, dict(operators))
         token_file = directory / "token"
         make_token(token_file)
-        addresses = [PlaceAddress(place, self.router.address) for place in PLACES]
-        self.config = host.HostConfig(addresses, token_file, self.registry, directory / "checkpoint", max_rows=500)
+        served.publish(directory / "served", {place: served.Served(self.router.address) for place in PLACES})
+        self.config = host.HostConfig(
+            directory / "served", token_file, self.registry, directory / "checkpoint", max_rows=500
+        )
         self.query: Any = None
         self._seq = 0
 

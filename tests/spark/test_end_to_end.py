@@ -3,17 +3,23 @@
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from peregrine.control import drive
 from peregrine.control.drive import Course
 from peregrine.control.figures import figures
 from peregrine.measure import PHASES
+from peregrine.spark.served import Runner
 
 
+@pytest.mark.parametrize("runner", ["microbatch", "continuous"])
 def test_keys_move_live_on_spark_and_a_car_roams_and_nothing_is_lost_repeated_or_out_of_order(
-    spark: Any, tmp_path: Path
+    spark: Any, tmp_path: Path, runner: Runner
 ) -> None:
     """Falcon III-E and III-F on real processes: the results and states are those of a run in which nothing moved."""
-    course = Course(vehicles=6, rows_per_s=150, latency_ms=10, warm_s=1, steady_s=1, settle_s=1, dwell_ms=500)
+    course = Course(
+        vehicles=6, rows_per_s=150, latency_ms=10, warm_s=1, steady_s=1, settle_s=1, dwell_ms=500, runner=runner
+    )
     watch = drive.watch_of(course)
     proof, marks = drive.run(course, watch, tmp_path / "deployment")
     assert proof.holds, proof

@@ -16,6 +16,7 @@ from peregrine.net.device import Device
 from peregrine.net.launch import RouterProcess
 from peregrine.net.settings import RouterSettings, make_token, read_token
 from peregrine.sim.operators import Ledger
+from peregrine.spark.served import Runner
 from peregrine.types import PlaceId, SourceId
 
 A, B = PlaceId("cloud/a"), PlaceId("cloud/b")
@@ -24,16 +25,19 @@ A, B = PlaceId("cloud/a"), PlaceId("cloud/b")
 class Site:
     """A router process, a host of its two places, and a device."""
 
-    def __init__(self, spark: Any, directory: Path) -> None:
-        from peregrine.spark import host, registry
-        from peregrine.spark.worker import PlaceAddress
+    def __init__(self, spark: Any, directory: Path, runner: Runner) -> None:
+        from peregrine.spark import host, registry, served
 
         self.spark, self.directory = spark, directory
         make_token(directory / "token")
         self.router = self.start_router(0)
         registry.publish(directory / "operators", {OP: Ledger(SINK)})
-        places = [PlaceAddress(place, self.router.address) for place in (A, B)]
-        self.config = host.HostConfig(places, directory / "token", directory / "operators", directory / "checkpoint")
+        served.publish(
+            directory / "served", {place: served.Served(self.router.address, runner=runner) for place in (A, B)}
+        )
+        self.config = host.HostConfig(
+            directory / "served", directory / "token", directory / "operators", directory / "checkpoint"
+        )
         self.query = host.start(spark, self.config)
         token = read_token(directory / "token")
         self.device = Device(SourceId("s"), {CLOUD: self.router.address}, CLOUD, token)
@@ -65,14 +69,17 @@ class Site:
         self.until(lambda: (status := client.status()).ends == status.commits and status.results_end == self.sent)
 
     def close(self) -> None:
+        from peregrine.spark.attaching import end
+
         self.query.stop()
+        end(self.config.attaching().host)
         self.device.close()
         self.router.stop()
 
 
-@pytest.fixture
-def site(spark: Any, tmp_path: Path) -> Iterator[Site]:
-    made = Site(spark, tmp_path)
+@pytest.fixture(params=["microbatch", "continuous"])
+def site(spark: Any, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Site]:
+    made = Site(spark, tmp_path, request.param)
     yield made
     made.close()
 

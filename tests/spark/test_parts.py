@@ -9,7 +9,7 @@ from harness import OP, SINK
 from peregrine.errors import ConfigurationError, ProtocolError, Unauthorized, UnknownName, Unreachable
 from peregrine.net import protocol
 from peregrine.sim.operators import Ledger
-from peregrine.spark import worker
+from peregrine.spark import served, worker
 from peregrine.types import OpId, PlaceId
 
 NEEDS = "pyspark is not installed: pip install --editable '.[spark]'"
@@ -51,11 +51,14 @@ def test_a_log_that_lacks_rows_stops_the_host() -> None:
             source._check(stretch, at, table(*offsets), after)
 
 
-def test_a_place_that_the_checkpoint_does_not_know_begins_at_its_start_and_one_that_left_keeps_its_offset() -> None:
+def test_a_place_that_the_checkpoint_does_not_know_begins_at_its_start_and_one_that_left_keeps_its_offset(
+    tmp_path: Path,
+) -> None:
     pytest.importorskip("pyspark", reason=NEEDS)
     from peregrine.spark import source
 
-    reader = source.LogReader({"places": '[["a", "x:1"], ["b", "x:1"]]', "token_file": "t", "start": '{"b": 5}'})
+    served.publish(tmp_path / "served", {PlaceId(name): served.Served("x:1") for name in ("a", "b")})
+    reader = source.LogReader({"served": str(tmp_path / "served"), "token_file": "t", "start": '{"b": 5}'})
     assert reader.initialOffset() == {"a": 0, "b": 5}
     parts = reader.partitions({"a": 3, "gone": 9}, {"a": 3, "b": 8, "gone": 9})
     assert [(part.place, part.start, part.end) for part in parts[0].stretches] == [("b", 5, 8)]  # type: ignore[attr-defined]
@@ -81,10 +84,18 @@ def test_a_registry_names_what_it_has_and_notices_a_replacement(tmp_path: Path) 
         registry.operator_of(str(file), OP)
 
 
-def test_a_host_serves_at_least_one_place_and_each_once(tmp_path: Path) -> None:
-    pytest.importorskip("pyspark", reason=NEEDS)
-    from peregrine.spark.host import HostConfig
-
-    for places in ([], [worker.PlaceAddress(PlaceId("a"), "x:1")] * 2):
-        with pytest.raises(ConfigurationError, match="each of them once"):
-            HostConfig(places, tmp_path, tmp_path, tmp_path)
+def test_places_that_a_host_serves_come_and_go(tmp_path: Path) -> None:
+    file, a, b = tmp_path / "served", PlaceId("a"), PlaceId("b")
+    with pytest.raises(ConfigurationError, match="publish the places"):
+        served.served_by(str(file))
+    with pytest.raises(ConfigurationError, match="at least one place"):
+        served.publish(file, {})
+    served.publish(file, {a: served.Served("x:1")})
+    assert served.served_by(str(file)) == {a: served.Served("x:1")}
+    served.publish(file, {a: served.Served("x:1"), b: served.Served("y:2", "chunks")})
+    assert served.served_by(str(file))[b].chunks == "chunks"
+    served.publish(file, {b: served.Served("y:2")})
+    assert set(served.served_by(str(file))) == {b}
+    file.write_text("{")
+    with pytest.raises(ConfigurationError, match="again"):
+        served.served_by(str(file))

@@ -114,12 +114,9 @@ def test_settings_of_a_host_come_back_as_they_were_written_and_a_mistake_has_its
     pytest.importorskip("pyspark", reason="pyspark is not installed: pip install --editable '.[spark]'")
     from peregrine.spark.host import HostConfig
     from peregrine.spark.host_process import HostSettings
-    from peregrine.spark.worker import PlaceAddress
 
-    places = [PlaceAddress(PlaceId("edge/a"), "127.0.0.1:1"), PlaceAddress(PlaceId("edge/b"), "127.0.0.1:1")]
-    chunks = {place: tmp_path / "chunks" for place, _ in places}
     config = HostConfig(
-        places, tmp_path / "token", tmp_path / "operators", tmp_path / "checkpoint", max_rows=7, chunks=chunks
+        tmp_path / "served", tmp_path / "token", tmp_path / "operators", tmp_path / "checkpoint", max_rows=7
     )
     settings = HostSettings(config, "local[1]", str(tmp_path), {"spark.executor.memory": "2g"})
     settings.save(tmp_path / "host.json")

@@ -1,6 +1,6 @@
 """What runs: the handle that `local` gives, with which a user sends rows, submits plans and reads results."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
@@ -21,12 +21,12 @@ from peregrine.core.operator import OpSpec
 from peregrine.core.reconfigure import Plan
 from peregrine.core.state import whole
 from peregrine.core.topology import Topology
-from peregrine.errors import PeregrineError, UnknownName
+from peregrine.errors import ConfigurationError, PeregrineError, TransportError, UnknownName
 from peregrine.net.chunk_files import ChunkFiles
 from peregrine.net.client import RouterClient
 from peregrine.net.device import Device
 from peregrine.net.launch import RouterProcess
-from peregrine.net.protocol import CHUNKS
+from peregrine.net.protocol import CHUNKS, Status
 from peregrine.net.uplink import Uplinks
 from peregrine.plan.redeploy.detector import Patience
 from peregrine.plan.redeploy.events import TopologyEvent
@@ -35,6 +35,7 @@ from peregrine.types import OpId, PlaceId, SiteId, SourceId, site_of
 
 if TYPE_CHECKING:
     from peregrine.spark.listener import Progress
+    from peregrine.spark.served import Runner, Served
 
 
 class Deployment:
@@ -58,6 +59,9 @@ class Deployment:
         self.host: Any  # the query in it that serves all places
         self.hosts: dict[SiteId, HostProcess] = {}  # with hosts="per-site"; then there is no session here
         self.apart: frozenset[PlaceId] = frozenset()  # places that somebody else serves
+        self.runner: Runner = "microbatch"  # how hosts run, but for the sites that have one of their own
+        self.runners: dict[SiteId, Runner] = {}
+        self.serve: Callable[[Collection[SiteId]], None] | None = None  # sites may come and go; None: not with hosts
         self.uplinks = Uplinks()
         self.before_submit: Callable[[Plan], None] = lambda plan: None
         self.after_submit: Callable[[Plan], None] = lambda plan: None
@@ -68,14 +72,36 @@ class Deployment:
         """As it is now: sites change their parents, join and leave."""
         return self.current()
 
-    def host_sites(self) -> list[SiteId]:
-        """Sites that have hosts: those that joined later have none."""
-        return [site for site in self.topology.sites if site in self.began_with]
+    def served(self, sites: Iterable[SiteId]) -> "dict[PlaceId, Served]":
+        """The places of these sites that Spark serves, as their host is to see them."""
+        from peregrine.spark.served import Served
+
+        return {
+            place: Served(self.addresses[site], str(self.chunks(place)), self.runners.get(site, self.runner))
+            for site in sorted(sites)
+            for place in self.supervised_routers[site].process.settings.places()
+            if place not in self.apart
+        }
 
     @property
     def routers(self) -> dict[SiteId, RouterProcess]:
         """The processes that there are now: one that died is replaced."""
         return {site: router.process for site, router in self.supervised_routers.items()}
+
+    def run_as(self, site: str, runner: "Runner") -> None:
+        """Change how the host of a site runs, while it runs: from the next batch on."""
+        if SiteId(site) not in self.topology:
+            raise UnknownName("site", site, list(self.topology.sites))
+        if self.serve is None:
+            raise ConfigurationError("hosts of this deployment cannot change their runner", "let one session serve all")
+        self.runners[SiteId(site)] = runner
+        self.serve(self.supervised_routers)
+        if runner == "microbatch":
+            for place in self.topology.places(SiteId(site)):
+                self.clients[SiteId(site)].release(place)
+
+    def has_host(self, site: SiteId) -> bool:
+        return self.serve is not None or site in self.hosts
 
     @property
     def checkpoint(self) -> Path:
@@ -216,21 +242,32 @@ class Deployment:
 
     def log_ends(self) -> dict[str, int]:
         """How far the logs of all hosts are."""
-        statuses = [client.status() for client in self.clients.values()]
+        statuses = self._statuses()
         return {place: end for each in statuses for place, end in each.ends.items()}
 
     def has_applied(self, ends: Mapping[str, int]) -> bool:
         """Have hosts committed what was in their logs up to there?"""
-        statuses = [client.status() for client in self.clients.values()]
+        statuses = self._statuses()
         commits = {place: offset for each in statuses for place, offset in each.commits.items()}
         return all(commits.get(place, 0) >= end for place, end in ends.items())
 
     def results_at_rest(self) -> int | None:
         """How many results there are, if hosts have committed all that they were given and no migration runs."""
-        statuses = [client.status() for client in self.clients.values()]
+        statuses = self._statuses()
         if any(status.ends != status.commits or status.leftovers for status in statuses):
             return None
         return sum(status.results_end for status in statuses)
+
+    def _statuses(self) -> list[Status]:
+        """Of all routers. One that leaves meanwhile is none of them."""
+        found = []
+        for site, client in list(self.clients.items()):
+            try:
+                found.append(client.status())
+            except TransportError:
+                if site in self.clients:
+                    raise
+        return found
 
     def close_devices(self) -> None:
         for device in self.devices.values():

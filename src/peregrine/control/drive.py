@@ -6,6 +6,7 @@ The demonstration and the end-to-end test run this, and prove the same of it.
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from peregrine import proof
 from peregrine.control.local import Deployment, local
@@ -16,6 +17,9 @@ from peregrine.core.reconfigure import Move, Plan
 from peregrine.core.topology import Link, Topology
 from peregrine.types import PlaceId, SiteId
 from peregrine.workloads import tm
+
+if TYPE_CHECKING:
+    from peregrine.spark.served import Runner
 
 CLOUD, EDGE1, EDGE2 = SiteId("cloud"), SiteId("edge1"), SiteId("edge2")
 PLAN = "half"
@@ -33,6 +37,7 @@ class Course:
     settle_s: float = 8.0  # after each of the two
     dwell_ms: int = 2000
     driver: str = "car2"
+    runner: "Runner" = "microbatch"
 
     @property
     def cars(self) -> list[str]:
@@ -75,7 +80,13 @@ def run(
     specs, operators = tm.specs(), tm.operators()
     watch.say("starting three routers and Spark")
     with local(
-        topology, specs, operators, directory=directory, dwell_ms=course.dwell_ms, watch=watch.on_news
+        topology,
+        specs,
+        operators,
+        directory=directory,
+        dwell_ms=course.dwell_ms,
+        watch=watch.on_news,
+        runner=course.runner,
     ) as deployment:
         ready()
         traffic = Traffic(deployment, course.homes, course.rows_per_s, watch)

@@ -38,19 +38,18 @@ def start_per_site(
     """Returns when the queries of all sites run."""
     from peregrine.spark.host import HostConfig
     from peregrine.spark.host_process import HostSettings
-    from peregrine.spark.worker import PlaceAddress
+    from peregrine.spark.served import publish
 
     directory = deployment.directory
-    for site in deployment.host_sites():
-        places = [PlaceAddress(place, deployment.addresses[site]) for place in deployment.topology.places(site)]
-        chunks = {place: deployment.chunks(place) for place, _ in places}
-        config = HostConfig(places, token_file, registry, directory / "checkpoints" / site, chunks=chunks)
+    stack.callback(_stop_all, deployment)
+    for site in [each for each in deployment.supervised_routers if each in deployment.began_with]:
+        served = directory / f"host-{site}-served.json"
+        publish(served, deployment.served([site]))
+        config = HostConfig(served, token_file, registry, directory / "checkpoints" / site)
         settings = HostSettings(config, master or MASTER, str(directory / f"host-{site}"))
         process = HostProcess(site, settings, directory / f"host-{site}.json", directory / f"host-{site}.log")
         process.on_start = lambda: _note_all(deployment)
-        stack.callback(process.stop)
         deployment.hosts[site] = process
-    stack.callback(_release_all, deployment)  # before the first is waited for
     for process in deployment.hosts.values():
         process.wait_ready()
         deployment.supervisor.watch_over(process)
@@ -65,9 +64,11 @@ def check_kind(directory: Path, hosts: str) -> None:
         raise ConfigurationError(f'the hosts of {directory} have run with hosts="{of}"', "go on with that")
 
 
-def _release_all(deployment: "Deployment") -> None:
+def _stop_all(deployment: "Deployment") -> None:
     for process in deployment.hosts.values():
-        process.release()
+        process.release()  # all, before the first is waited for
+    for process in deployment.hosts.values():
+        process.stop()
 
 
 def _note_all(deployment: "Deployment") -> None:

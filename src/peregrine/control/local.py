@@ -15,7 +15,7 @@ import tempfile
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from peregrine.control.claim import claimed, note
 from peregrine.control.deployment import Deployment
@@ -26,10 +26,14 @@ from peregrine.core.chain import chained, deployed
 from peregrine.core.operator import Operator, OpSpec
 from peregrine.core.placement import Initial
 from peregrine.core.topology import Topology
+from peregrine.errors import UnknownName
 from peregrine.log.record_log import Fsync
 from peregrine.net.settings import make_token, read_token
 from peregrine.net.tls import tls_settings
-from peregrine.types import OpId, PlaceId
+from peregrine.types import OpId, PlaceId, SiteId
+
+if TYPE_CHECKING:
+    from peregrine.spark.served import Runner
 
 Watch = Callable[[Told], None]
 __all__ = ["local", "Deployment"]
@@ -49,6 +53,7 @@ def local(
     hosts: str = ONE_SESSION,
     master: str | None = None,
     apart: Collection[PlaceId] = (),
+    runner: "Runner | Mapping[str, Runner]" = "microbatch",
     **router_settings: Any,
 ) -> Iterator[Deployment]:
     """`initial` says where keys are when the deployment begins; one that goes on knows better where they are.
@@ -56,6 +61,7 @@ def local(
     `tls`: with a certificate that is made for this deployment; other files can be named in the routers' settings.
     `hosts`: "per-site" gives each site a Spark application of its own, at the given Spark `master` (hosts.py).
     `apart`: places that the caller serves (control/transforms.py).
+    `runner`: "continuous" applies rows as they come, of all sites or of those that are named; else in batches.
     """
     with ExitStack() as stack:
         kept = directory is not None
@@ -73,6 +79,7 @@ def local(
         found(deployment, initial, fsync, dwell_ms, watch, stack, router_settings)
         registry = _publish(directory, operators)
         deployment.apart = frozenset(apart)
+        _choose_runners(deployment, runner)
         if hosts == PER_SITE:
             start_per_site(deployment, registry, token_file, master, stack)
         else:
@@ -81,6 +88,19 @@ def local(
         stack.enter_context(deployment.driver)
         stack.callback(deployment.supervisor.stop)  # first of all: what ends now is to stay so
         yield deployment
+
+
+def _choose_runners(deployment: Deployment, runner: "Runner | Mapping[str, Runner]") -> None:
+    named = {} if isinstance(runner, str) else dict(runner)
+    for site, of_site in named.items():
+        if SiteId(site) not in deployment.topology:
+            raise UnknownName("site", site, list(deployment.topology.sites))
+        deployment.runners[SiteId(site)] = of_site
+    if isinstance(runner, str):
+        deployment.runner = runner
+    for each in (deployment.runner, *deployment.runners.values()):
+        if each not in ("microbatch", "continuous"):
+            raise UnknownName("runner", each, ["microbatch", "continuous"])
 
 
 def _own_spark() -> frozenset[int]:
@@ -113,22 +133,22 @@ def _start_hosts(
 ) -> None:
     from peregrine.spark.host import HostConfig
     from peregrine.spark.query import HostQuery
+    from peregrine.spark.served import publish
     from peregrine.spark.session import open_session
-    from peregrine.spark.worker import PlaceAddress
 
     def session() -> Any:
         deployment.spark = open_session(log_file=deployment.directory / "spark.log", master=master)
         note(deployment.directory, _own_spark())
         return deployment.spark
 
-    places = [
-        PlaceAddress(place, deployment.addresses[site])
-        for site in deployment.host_sites()
-        for place in deployment.topology.places(site)
-        if place not in deployment.apart
-    ]
-    chunks = {place: deployment.chunks(place) for place, _ in places}
-    config = HostConfig(places, token_file, registry, deployment.checkpoint, chunks=chunks)
+    served = deployment.directory / "served.json"
+
+    def serve(sites: Collection[SiteId]) -> None:
+        publish(served, deployment.served(sites))
+
+    serve(deployment.supervised_routers)
+    deployment.serve = serve
+    config = HostConfig(served, token_file, registry, deployment.checkpoint)
     host = deployment.host = HostQuery(session, config)
     stack.callback(host.stop)
     deployment.supervisor.watch_over(host)

@@ -4,8 +4,8 @@
     with deployment.monitor():      # what it finds lost or back is told as well
         ...
 
-The manager decides; here its effects are performed on processes. A site that joins gets a router and no host: it
-passes rows on and takes devices, and no operator may be placed there.
+The manager decides; here its effects are performed on processes. A site that joins gets a router, and where Spark
+serves all sites in one session a host.
 """
 
 import logging
@@ -42,12 +42,12 @@ class Rehousing:
         self._lock = threading.Lock()
 
     def check(self, event: TopologyEvent) -> None:
-        if not isinstance(event, SiteSet) or event.station.slots == 0:
+        if not isinstance(event, SiteSet) or event.station.slots == 0 or self._deployment.serve is not None:
             return
         if event.station.site.id not in self._deployment.topology:
             raise ConfigurationError(
                 f"site {event.station.site.id!r} joins and may run operators, but there is no host for it",
-                "give it 0 slots; a site that is there from the beginning has a host",
+                "give it 0 slots, or let one session of Spark serve all sites",
             )
 
     def monitor(self, token: str, patience: Patience | None) -> Monitor:
@@ -63,6 +63,8 @@ class Rehousing:
             if site not in routers and rehoming.source is None:
                 routers[site] = self._start(site)
                 write_addresses(self._deployment.directory, self._deployment.addresses)
+                if self._deployment.serve is not None:
+                    self._deployment.serve(routers)
             if target is None:
                 return
             link = self._deployment.driver.new_link(rehoming)
@@ -92,15 +94,24 @@ class Rehousing:
             router = deployment.supervised_routers.get(site)
             if router is None or site in deployment.driver.sites():
                 return  # somebody else was faster, or it is back
-            router.stop()
+            if deployment.serve is not None:
+                deployment.serve(deployment.supervised_routers.keys() - {site})
+            if site in deployment.hosts:
+                deployment.hosts.pop(site).stop()
             del deployment.supervised_routers[site]
             deployment.addresses.pop(site, None)
-            deployment.clients.pop(site).close()
+            client = deployment.clients.pop(site)
             write_addresses(deployment.directory, deployment.addresses)
+            router.stop()  # when nobody finds it any more
+            client.close()
 
     def _has_told_all(self, site: SiteId) -> bool:
         client = self._deployment.clients.get(site)
         try:
-            return client is None or not any(client.status().waiting.values())
+            if client is None:
+                return True
+            status = client.status()
+            applied = status.ends == status.commits or not self._deployment.has_host(site)
+            return applied and not any(status.waiting.values())
         except PeregrineError:
             return False

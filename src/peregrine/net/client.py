@@ -93,6 +93,14 @@ class RouterClient:
         """
         return self._connection.act_in_parts(protocol.CHUNKS, protocol.encode((origin, list(names), via)))
 
+    def follow(self, place: PlaceId, offset: int) -> Iterator[bytes]:
+        """The entries of a host's log from `offset` on, as they come (net/push.py), until somebody else follows."""
+        return self._connection.act_in_parts(protocol.FOLLOW, protocol.encode((place, offset)), endless=True)
+
+    def release(self, place: PlaceId) -> None:
+        """Whoever follows the log of this place is to stop."""
+        self._act(protocol.RELEASE, protocol.encode(place))
+
     def news(self, after: int = 0, wait_s: float = protocol.NEWS_WAIT_S) -> tuple[int, list[News]]:
         """What the router has to tell its manager since index `after`; waits a little when there is nothing.
 

@@ -38,10 +38,10 @@ class Connection:
             results = list(self._connected().do_action((name, body), self._options()))
         return bytes(results[0].body.to_pybytes()) if results else b""
 
-    def act_in_parts(self, name: str, body: bytes) -> Iterator[bytes]:
+    def act_in_parts(self, name: str, body: bytes, endless: bool = False) -> Iterator[bytes]:
         """The parts of an answer, as they come."""
         with told_by(self._whom):
-            for result in self._connected().do_action((name, body), self._options()):
+            for result in self._connected().do_action((name, body), self._options(endless)):
                 yield bytes(result.body.to_pybytes())
 
     def get(self, ticket: bytes) -> pa.Table:
@@ -54,11 +54,11 @@ class Connection:
         if client is not None:
             client.close()
 
-    def _options(self) -> flight.FlightCallOptions:
+    def _options(self, endless: bool = False) -> flight.FlightCallOptions:
         headers = [(b"authorization", f"Bearer {self._token}".encode())]
         if self._site is not None:
             headers.append((protocol.SITE.encode(), quote(self._site).encode()))
-        return flight.FlightCallOptions(timeout=self._timeout_s, headers=headers)
+        return flight.FlightCallOptions(timeout=None if endless else self._timeout_s, headers=headers)
 
     def _connected(self) -> flight.FlightClient:
         with self._lock:

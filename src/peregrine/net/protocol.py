@@ -16,11 +16,12 @@ from peregrine.core.topology import Link
 News = Report | Rehomed | Reached | Stray | Attached
 
 OFFER, OFFERS, FRAME, NEWS, STATUS = "offer", "offers", "frame", "news", "status"
-ADVANCE = "advance"
+ADVANCE, FOLLOW, RELEASE = "advance", "follow", "release"
 NEIGHBOURS, PRESSURE, CHUNKS = "neighbours", "pressure", "chunks"
 LOG, RESULTS, DEAD = "log", "results", "dead"
 SITE = "x-peregrine-site"  # header of a call that is meant for the router of one site and no other
 NEXT = b"next_offset"  # in the schema's metadata of every table: where to read on
+LOST = b"lost"  # the last word to who followed a log
 NEWS_WAIT_S = 1.0
 LONGEST_WAIT_S = 5.0
 

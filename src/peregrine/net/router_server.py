@@ -29,6 +29,7 @@ from peregrine.net.door import Door
 from peregrine.net.faults import Told, told, told_to_the_client
 from peregrine.net.links import Links
 from peregrine.net.protocol import Neighbour, Status, Ticket
+from peregrine.net.push import Push
 from peregrine.net.registrar import Registrar
 from peregrine.net.settings import RouterSettings, read_token
 from peregrine.net.stepper import Stepper
@@ -39,6 +40,7 @@ from peregrine.types import PlaceId, SiteId
 _frame = msgspec.msgpack.Decoder(tuple[str, int, list[bytes], int])
 _ticket = msgspec.msgpack.Decoder(Ticket)
 _chunks = msgspec.msgpack.Decoder(tuple[SiteId, list[bytes], SiteId | None])
+_follow = msgspec.msgpack.Decoder(tuple[PlaceId, int])
 _raws = msgspec.msgpack.Decoder(list[bytes])
 _advance = msgspec.msgpack.Decoder(tuple[dict[PlaceId, int], float])
 _dead = msgspec.msgpack.Decoder(tuple[str, bytes])
@@ -53,6 +55,7 @@ class RouterServer(flight.FlightServerBase):  # type: ignore[misc]
         self.stepper = Stepper(settings, self.store, failed)
         self.site = settings.site
         self._groups = {spec.op: spec.groups for spec in settings.operators}
+        self._push = Push(self.stepper, self.store.hosts, self._groups)
         self._addresses = Addresses(self.store.directory, settings.neighbours)
         self.links = Links(self.stepper, self._addresses, token, settings.reach)
         self._chunks = ChunkService(settings, self.stepper, self.links, token)
@@ -89,7 +92,9 @@ class RouterServer(flight.FlightServerBase):  # type: ignore[misc]
         with told_to_the_client():
             try:
                 if action.type == protocol.CHUNKS:
-                    return self._give_chunks(*_chunks.decode(body))
+                    return self._in_parts(self._chunks.give(*_chunks.decode(body)))
+                if action.type == protocol.FOLLOW:
+                    return self._in_parts(self._push.follow(*_follow.decode(body)))
                 return [self._act(action.type, body)]
             except msgspec.DecodeError as error:
                 raise _unreadable(action.type, error) from error
@@ -113,6 +118,8 @@ class RouterServer(flight.FlightServerBase):  # type: ignore[misc]
                 return protocol.encode(self.stepper.ask(self._status))
             case protocol.NEIGHBOURS:
                 self.links.connect(msgspec.msgpack.decode(body, type=dict[SiteId, Neighbour]))
+            case protocol.RELEASE:
+                self._push.release(msgspec.msgpack.decode(body, type=PlaceId))
             case protocol.PRESSURE:
                 self.stepper.hear_pressure(msgspec.msgpack.decode(body, type=bool))
             case _:
@@ -176,9 +183,9 @@ class RouterServer(flight.FlightServerBase):  # type: ignore[misc]
         raw = protocol.encode(("FromSession", (session, *body)) if session else (FromLink.__name__, body))
         return int(self.stepper.offer(event, raw))
 
-    def _give_chunks(self, origin: SiteId, names: list[bytes], via: SiteId | None) -> Iterator[bytes]:
+    def _in_parts(self, parts: Iterator[bytes]) -> Iterator[bytes]:
         with told_to_the_client():  # what is raised while they are sent, too
-            yield from self._chunks.give(origin, names, via)
+            yield from parts
 
     def _status(self) -> Status:
         machine = self.stepper.machine
@@ -240,7 +247,7 @@ class RouterServer(flight.FlightServerBase):  # type: ignore[misc]
 
 _ACTIONS = [
     *(protocol.OFFER, protocol.OFFERS, protocol.ADVANCE, protocol.FRAME, protocol.NEWS, protocol.STATUS),
-    *(protocol.NEIGHBOURS, protocol.PRESSURE, protocol.CHUNKS),
+    *(protocol.NEIGHBOURS, protocol.PRESSURE, protocol.CHUNKS, protocol.FOLLOW, protocol.RELEASE),
 ]
 
 

@@ -131,6 +131,10 @@ class Stepper:
         with self._stepped:
             self._stepped.wait_for(lambda: self._closed or there(), wait_s)
 
+    @property
+    def closed(self) -> bool:
+        return self._closed
+
     def hear_pressure(self, pressed: bool) -> None:
         self._pressed_until_s = time.monotonic() + PRESSURE_HOLDS_S if pressed else 0.0
         self.ask(lambda: self.machine.hear_pressure(pressed))

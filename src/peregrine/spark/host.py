@@ -12,27 +12,29 @@ fails or is repeated gives the same outputs under the same offsets, and the rout
 # mypy: disable-error-code="import-not-found"
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from bisect import bisect_left
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import msgspec
+import numpy as np
 from pyspark.sql.streaming.state import GroupState, GroupStateTimeout
 from pyspark.sql.types import BinaryType, LongType, StructField, StructType
 
-from peregrine.core.large import SIZES, Sizes, Spill
+from peregrine.core.host import GroupEntry
+from peregrine.core.host import Part as RowsPart
+from peregrine.core.large import SIZES, Sizes
 from peregrine.core.messages import FromHost
+from peregrine.core.shard import Shard
 from peregrine.core.slices import entries_of
 from peregrine.core.state import CHUNK_BYTES
-from peregrine.errors import ConfigurationError, PeregrineError
-from peregrine.net.chunk_collector import write_down
-from peregrine.net.chunk_files import ChunkFiles
-from peregrine.net.client import RouterClient
-from peregrine.spark.guard import apply_guarded
-from peregrine.spark.registry import operator_of
-from peregrine.spark.source import NAME, LogSource
-from peregrine.spark.worker import PlaceAddress, client, freeze_heap, pages, patiently
+from peregrine.spark.applying import Applier
+from peregrine.spark.attaching import Attaching
+from peregrine.spark.served import served_by
+from peregrine.spark.source import EPOCH, LEASE_S, NAME, LogSource
+from peregrine.spark.talk import Attach
+from peregrine.spark.worker import client, freeze_heap, offer_all, patiently
 from peregrine.types import OpId, PlaceId
 
 if TYPE_CHECKING:
@@ -51,7 +53,7 @@ Part = tuple[int, bytes, bytes]  # first offset, offsets, body of a slice
 class HostConfig:
     """What a host serves, and what it needs for that. All of it may change between two runs on one checkpoint."""
 
-    places: Sequence[PlaceAddress]
+    served: Path  # which places, and where they are (spark/served.py)
     token_file: Path
     registry: Path
     checkpoint: Path
@@ -60,26 +62,43 @@ class HostConfig:
     patience_s: float = 60.0  # with a router that is away; then the query fails, and loses nothing
     chunk_bytes: int = CHUNK_BYTES
     shards: int = 1  # a batch writes all state of each shard that it touches; the number stays with a checkpoint
-    chunks: Mapping[PlaceId, Path] = field(default_factory=dict)  # the chunk store of each place's site, if it has one
     chunks_durable: bool = True
     sizes: Sizes = SIZES  # from where on values and keys go there
+    epoch_s: float = 1.0  # of continuous places: how often Spark commits what they have done
+    epoch_rows: int = 50_000  # but for so many rows sooner
 
-    def __post_init__(self) -> None:
-        names = [place for place, _ in self.places]
-        if not names or len(set(names)) < len(names):
-            raise ConfigurationError(f"a host of the places {names}", "give at least one place, and each of them once")
+    def applier(self) -> Applier:
+        return Applier(str(self.served), str(self.registry), self.chunk_bytes, self.sizes, self.chunks_durable)
+
+    def attaching(self) -> Attaching:
+        """To the processes of its continuous places."""
+        return Attaching(
+            host=str(self.checkpoint),
+            served=str(self.served),
+            token_file=str(self.token_file),
+            registry=str(self.registry),
+            shards=self.shards,
+            chunk_bytes=self.chunk_bytes,
+            sizes=self.sizes,
+            chunks_durable=self.chunks_durable,
+            patience_s=self.patience_s,
+            lease_s=LEASE_S,
+        )
 
 
 def start(spark: "SparkSession", config: HostConfig) -> "StreamingQuery":
     """Start the query of a host, or go on from its checkpoint."""
     spark.dataSource.register(LogSource)
     logs = spark.readStream.format(NAME).options(
-        places=json.dumps([list(each) for each in config.places]),
+        served=str(config.served),
         token_file=str(config.token_file),
         start=json.dumps(dict(config.start)),
         max_rows=str(config.max_rows),
         patience_s=str(config.patience_s),
         shards=str(config.shards),
+        registry=str(config.registry),
+        epoch_s=str(config.epoch_s),
+        epoch_rows=str(config.epoch_rows),
     )
     applied = (
         logs.load()
@@ -91,55 +110,66 @@ def start(spark: "SparkSession", config: HostConfig) -> "StreamingQuery":
         applied.writeStream.format("noop")
         .outputMode("append")
         .option("checkpointLocation", str(config.checkpoint))
-        .queryName("host " + ", ".join(place for place, _ in config.places))
+        .queryName(f"host {', '.join(served_by(str(config.served)))}")
         .start()
     )
 
 
 def shard_function(config: HostConfig) -> ShardFunction:
-    """What Spark calls for each shard that has something to apply in a batch."""
-    addresses = dict(config.places)
-    token_file, registry = str(config.token_file), str(config.registry)
-    patience_s, chunk_bytes, sizes = config.patience_s, config.chunk_bytes, config.sizes
-    stores = {place: ChunkFiles(path, config.chunks_durable) for place, path in config.chunks.items()}
+    """What Spark calls for each shard that has something to apply in a batch, or that is to be taken in an epoch."""
+    served, token_file, patience_s = str(config.served), str(config.token_file), config.patience_s
+    applier, attaching = config.applier(), config.attaching()
 
-    def apply_group(
-        place: PlaceId, op: OpId, group: int, before: bytes, slices: list[Part]
-    ) -> tuple[FromHost | None, bytes]:
-        entries = list(entries_of(slices))
-        chunks = stores.get(place)
-        spill = None if chunks is None else Spill(chunks, sizes, pages=pages())
-        emissions, after = apply_guarded(operator_of(registry, op), place, op, before, entries, chunk_bytes, spill)
-        if chunks is not None and spill is not None:
-            write_down(chunks, place, op, group, entries[0][0], spill)  # before anything can be committed
-        # All of a group in one event: what has one offset must not come in two.
-        return FromHost(place, op, group, tuple(emissions)) if emissions else None, after
+    def apply_all(place: PlaceId, op: OpId, shard: Shard, slices: dict[int, list[Part]]) -> None:
+        outputs: list[FromHost] = []
+        for group, mine in sorted(slices.items()):
+            entries = list(after(entries_of(mine), shard.upto))
+            if not entries:
+                continue
+            output, blob, _ = applier.apply(place, op, group, shard.groups.pop(group, b""), entries)
+            if output is not None:
+                outputs.append(output)
+            if blob:
+                shard.groups[group] = blob
+        if outputs:
+            router = client(served_by(served)[place].address, token_file)
+            patiently(lambda: offer_all(router, outputs), patience_s)
+
+    def take(place: PlaceId, op: OpId, number: int, shard: Shard, slices: list[Part]) -> bool:
+        """What a continuous host has made of the log; has anything changed?"""
+        ends = [np.frombuffer(offsets, np.int64)[-1] for _, offsets, _ in slices]
+        first = min(start for start, _, _ in slices)
+        held = Shard(max(shard.upto, first), shard.groups)
+        taken = attaching.take(Attach(place, op, number, held.upto, int(max(ends))), held)
+        shard.take_over(taken)
+        return bool(taken.groups)
 
     def apply_shard(key: Any, frames: Frames, state: GroupState) -> Frames:
         freeze_heap()
         place, op = PlaceId(key[0]), OpId(key[1])
-        groups = _groups_of(bytes(state.get[0])) if state.exists else {}
-        outputs: list[FromHost] = []
-        for group, slices in sorted(_by_group(frames).items()):
-            output, after = apply_group(place, op, group, groups.pop(group, b""), slices)
-            if output is not None:
-                outputs.append(output)
-            if after:
-                groups[group] = after
-        if outputs:
-            router = client(addresses[place], token_file)
-            patiently(lambda: _offer(router, outputs), patience_s)
-        if groups:
-            state.update((msgspec.msgpack.encode(groups),))
-        elif state.exists:
-            state.remove()
+        shard = Shard.decode(bytes(state.get[0])) if state.exists else Shard()
+        slices = _by_group(frames)
+        epochs = slices.pop(EPOCH, [])
+        changed = bool(slices)
+        if slices:
+            apply_all(place, op, shard, slices)
+        if epochs:
+            changed |= take(place, op, int(key[2]), shard, epochs)
+        if changed:
+            state.update((shard.encode(),))
         yield from ()
 
     return apply_shard
 
 
-def _groups_of(shard: bytes) -> dict[int, bytes]:
-    return msgspec.msgpack.decode(shard, type=dict[int, bytes])
+def after(entries: Iterator[tuple[int, GroupEntry]], upto: int) -> Iterator[tuple[int, GroupEntry]]:
+    """Without what lies before `upto`: a continuous host, which served the shard before, has been ahead of Spark."""
+    for offset, entry in entries:
+        if not isinstance(entry, RowsPart) or entry.offsets[0] >= upto:
+            if offset >= upto:
+                yield offset, entry
+        elif (first := bisect_left(entry.offsets, upto)) < len(entry.offsets):
+            yield entry.offsets[first], replace(entry, offsets=entry.offsets[first:], rows=entry.rows[first:])
 
 
 def _by_group(frames: Frames) -> dict[int, list[Part]]:
@@ -152,19 +182,13 @@ def _by_group(frames: Frames) -> dict[int, list[Part]]:
     return found
 
 
-def _offer(router: RouterClient, outputs: list[FromHost]) -> None:
-    for answer in router.offer_all(outputs):
-        if isinstance(answer, PeregrineError):
-            raise answer
-
-
 def states(spark: "SparkSession", checkpoint: Path) -> dict[tuple[PlaceId, OpId, int], bytes]:
     """The state of each group as the last committed batch left it, for tests and for looking."""
     rows = spark.read.format("statestore").load(str(checkpoint)).collect()
     return {
         (PlaceId(row.key.place), OpId(row.key.op), group): blob
         for row in rows
-        for group, blob in _groups_of(bytes(_blob(row.value.asDict(True)))).items()
+        for group, blob in Shard.decode(bytes(_blob(row.value.asDict(True)))).groups.items()
     }
 
 

@@ -21,6 +21,7 @@ import msgspec
 
 from peregrine.errors import ConfigurationError, PeregrineError
 from peregrine.spark import host
+from peregrine.spark.attaching import end as end_processes
 from peregrine.spark.listener import Progress, ProgressListener
 from peregrine.spark.session import open_session
 
@@ -92,6 +93,7 @@ def main(arguments: list[str] | None = None) -> int:
         return 0
     finally:
         spark.stop()
+        end_processes(settings.host.attaching().host)
 
 
 def _own_output() -> IO[bytes]:
@@ -106,7 +108,7 @@ def _session(settings: HostSettings) -> Any:
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")  # the workers of a `local-cluster` listen, too
     if settings.master.startswith("local-cluster"):
         os.environ["SPARK_HOME"] = str(_spark_home(Path(settings.directory)))
-    return open_session(f"host {settings.host.places[0].place}", more=settings.spark, master=settings.master)
+    return open_session(f"host {settings.host.checkpoint.name}", more=settings.spark, master=settings.master)
 
 
 def _spark_home(directory: Path) -> Path:

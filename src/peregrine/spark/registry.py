@@ -50,6 +50,12 @@ def operator_of(file: str, op: OpId) -> Operator:
     return _unpickle(op, pickled[op])
 
 
+def names(file: str) -> list[OpId]:
+    """The operators that there are now."""
+    found = os.stat(file)
+    return [OpId(op) for op in _load(file, found.st_mtime_ns, found.st_ino)]
+
+
 def dumps(code: Any) -> bytes:
     """As Spark sends code: by value, if it is not in a module that workers have."""
     cloud: Any = cloudpickle.dumps

@@ -13,31 +13,52 @@ what is durably applied. So this is where the routers are told, without a listen
 
 import json
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from functools import lru_cache
 from typing import Any, NamedTuple
 
+import numpy as np
 import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows
 from pyspark.sql.types import BinaryType, IntegerType, LongType, StringType, StructField, StructType
 
 from peregrine.errors import ProtocolError, TransportError, Unauthorized
-from peregrine.spark.worker import PlaceAddress, client, freeze_heap, patiently
+from peregrine.spark.epochs import Epochs
+from peregrine.spark.registry import names
+from peregrine.spark.served import CONTINUOUS, Served, served_by
+from peregrine.spark.worker import client, freeze_heap, patiently
 from peregrine.types import PlaceId
 
 NAME = "peregrine-log"
 COLUMNS = ("place", "op", "group", "first_offset", "offsets", "body", "shard")
 _TYPES = (StringType(), StringType(), IntegerType(), LongType(), BinaryType(), BinaryType(), IntegerType())
+ARROW = pa.schema(
+    [
+        pa.field(name, kind, nullable=False)
+        for name, kind in zip(
+            COLUMNS,
+            (pa.string(), pa.string(), pa.int32(), pa.int64(), pa.binary(), pa.binary(), pa.int32()),
+            strict=True,
+        )
+    ]
+)
 SCHEMA = StructType([StructField(name, kind, False) for name, kind in zip(COLUMNS, _TYPES, strict=True)])
 
+EPOCH = -1  # stands for a group in what a continuous place has to read
+EPOCHS = "#epochs"  # in an offset: counts the epochs that are not about rows
+LEASE_S = 60.0  # without a task the process of a continuous host ends
+EPOCH_WAIT_S, MIXED_WAIT_S = 0.2, 0.005  # when no epoch is due; where other places want batches
 WAIT_S = 0.1  # for rows, in one call: cheaper than to be asked again and again
 AWAY_S = 0.05
+CALLERS = 4  # threads that ask routers
 
 Offsets = dict[str, int]
 
 
 class LogSource(DataSource):
-    """Options: `places` (JSON [[place, address], ...]), `token_file`, `start` (JSON {place: offset}, else 0),
+    """Options: `served` (the file of places, spark/served.py), `token_file`, `start` (JSON {place: offset}, else 0),
     `max_rows` of a batch for each place, `patience_s` with a router that is away, `shards`.
     """
 
@@ -59,6 +80,7 @@ class Stretch(NamedTuple):
     address: str
     start: int
     end: int
+    continuous: bool = False  # the process of its host reads it
 
 
 class Stretches(InputPartition):
@@ -70,16 +92,18 @@ class Stretches(InputPartition):
 
 class LogReader(DataSourceStreamReader):
     def __init__(self, options: Mapping[str, Any]) -> None:
-        self._places = [PlaceAddress(PlaceId(place), address) for place, address in json.loads(options["places"])]
+        self._served = str(options["served"])
         self._token_file = str(options["token_file"])
         self._start: Offsets = json.loads(options.get("start", "{}"))
         self._max_rows = int(options.get("max_rows", 100_000))
         self._patience_s = float(options.get("patience_s", 60.0))
         self._shards = int(options.get("shards", 1))
+        self._registry = str(options.get("registry", ""))
+        self._epochs = Epochs(float(options.get("epoch_s", 1.0)), int(options.get("epoch_rows", 50_000)))
         self._away_since_s: dict[str, float] = {}
 
     def initialOffset(self) -> Offsets:
-        return {place: self._start.get(place, 0) for place, _ in self._places}
+        return self._initial(served_by(self._served))
 
     def getDefaultReadLimit(self) -> ReadLimit:
         return ReadMaxRows(self._max_rows)
@@ -88,23 +112,45 @@ class LogReader(DataSourceStreamReader):
         """The end of the next batch; also tells the routers how far the last one came.
 
         A place that Spark's checkpoint does not know yet begins where a new query would; one that is no longer served
-        keeps its offset.
+        keeps its offset. Of a continuous place the end is that of an epoch, if it is time for one.
         """
         freeze_heap()
-        start = {**self.initialOffset(), **start}
+        served = served_by(self._served)
+        start = {**self._initial(served), **start}
         max_rows = limit.max_rows if isinstance(limit, ReadMaxRows) else None
         latest = dict(start)
-        routers = {address for _, address in self._places}
-        for address in routers:
-            committed = {place: start[place] for place, at in self._places if at == address}
-            for place, end in self._advance(address, committed, WAIT_S if len(routers) == 1 else 0.0).items():
-                if max_rows is not None and end - start[place] > max_rows:
-                    # A batch ends between two entries, and only the log knows where that is.
-                    _, end = self._read_log(PlaceId(place), address, start[place], max_rows)
-                latest[place] = max(end, start[place])
+        continuous = self._epochs.places(served)
+        for place, end in self._ends(served, start, can_wait=not continuous):
+            if place in continuous:
+                end = self._epochs.end(place, start[place], end)
+            elif max_rows is not None and end - start[place] > max_rows:
+                # A batch ends between two entries, and only the log knows where that is.
+                _, end = self._read_log(place, served[place].address, start[place], max_rows)
+            latest[place] = max(end, start[place])
+        if continuous and self._epochs.wants_tasks():
+            latest[EPOCHS] = start.get(EPOCHS, 0) + 1
+        elif continuous and latest == start:  # rather than to be asked again at once
+            time.sleep(EPOCH_WAIT_S if len(continuous) == len(served) else MIXED_WAIT_S)
         return latest
 
-    def _advance(self, address: str, committed: dict[PlaceId, int], wait_s: float) -> dict[str, int]:
+    def _initial(self, served: Mapping[PlaceId, Served]) -> Offsets:
+        return {place: self._start.get(place, 0) for place in served}
+
+    def _ends(self, served: Mapping[PlaceId, Served], start: Offsets, can_wait: bool) -> Iterator[tuple[PlaceId, int]]:
+        """Where the logs end. All routers are asked at once: each answer takes a millisecond, and there may be many."""
+        routers: dict[str, dict[PlaceId, int]] = {}
+        for place, each in served.items():
+            routers.setdefault(each.address, {})[place] = start[place]
+        if len(routers) == 1:
+            answers: Iterable[dict[str, int]] = [
+                self._advance(address, committed, WAIT_S if can_wait else 0.0) for address, committed in routers.items()
+            ]
+        else:
+            answers = _callers().map(self._advance, routers.keys(), routers.values())
+        for answer in answers:
+            yield from ((PlaceId(place), end) for place, end in answer.items())
+
+    def _advance(self, address: str, committed: dict[PlaceId, int], wait_s: float = 0.0) -> dict[str, int]:
         """A router that is away has nothing new: the others need not wait for it, unless it stays away."""
         try:
             ends = client(address, self._token_file).advance(committed, wait_s)
@@ -120,11 +166,13 @@ class LogReader(DataSourceStreamReader):
         return ends
 
     def partitions(self, start: Offsets, end: Offsets) -> list[InputPartition]:
-        start = {**self.initialOffset(), **start}
+        served = served_by(self._served)
+        start = {**self._initial(served), **start}
+        all_shards = start.get(EPOCHS) != end.get(EPOCHS)
         stretches = [
-            Stretch(place, address, start[place], end[place])
-            for place, address in self._places
-            if start[place] < end.get(place, 0)
+            Stretch(place, each.address, start[place], end.get(place, start[place]), each.runner == CONTINUOUS)
+            for place, each in served.items()
+            if start[place] < end.get(place, 0) or (all_shards and each.runner == CONTINUOUS)
         ]
         return [Stretches(stretches)] if stretches else []
 
@@ -132,10 +180,23 @@ class LogReader(DataSourceStreamReader):
         freeze_heap()
         assert isinstance(partition, Stretches)
         for stretch in partition.stretches:
+            if stretch.continuous:
+                yield self._epoch(stretch)
+                continue
             for table in self._read_stretch(stretch):
                 shard = pa.array(table.column("group").to_numpy() % self._shards, pa.int32())
                 sharded = table.append_column(pa.field("shard", pa.int32(), nullable=False), shard)
                 yield from sharded.select(COLUMNS).combine_chunks().to_batches()
+
+    def _epoch(self, stretch: Stretch) -> pa.RecordBatch:
+        """For each shard of a place the word that it is to be taken; its rows do not come by Spark."""
+        shards = [(op, shard) for op in names(self._registry) for shard in range(self._shards)]
+        upto = np.array([stretch.start, stretch.end], np.int64).tobytes()
+        columns = (
+            *([stretch.place] * len(shards), [op for op, _ in shards], [EPOCH] * len(shards)),
+            *([stretch.start] * len(shards), [upto] * len(shards), [b""] * len(shards), [at for _, at in shards]),
+        )
+        return pa.record_batch([pa.array(*of) for of in zip(columns, ARROW.types, strict=True)], ARROW)
 
     def _read_stretch(self, stretch: Stretch) -> Iterator[pa.Table]:
         at = stretch.start
@@ -148,6 +209,12 @@ class LogReader(DataSourceStreamReader):
     def _read_log(self, place: PlaceId, address: str, offset: int, max_rows: int) -> tuple[pa.Table, int]:
         router = client(address, self._token_file)
         return patiently(lambda: router.read_log(place, offset, max_rows), self._patience_s)
+
+
+@lru_cache(maxsize=1)
+def _callers() -> ThreadPoolExecutor:
+    """Of this process; a reader is sent to others."""
+    return ThreadPoolExecutor(CALLERS, "router")
 
 
 def _check(stretch: Stretch, at: int, table: pa.Table, after: int) -> None:

@@ -10,7 +10,6 @@ the function is not deterministic. Spark commits only after the router has the o
 # pyspark is optional, also where types are checked.
 # mypy: disable-error-code="import-not-found, import-untyped"
 
-import json
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -28,10 +27,11 @@ from peregrine.core.messages import FromHost
 from peregrine.errors import ConfigurationError
 from peregrine.net.client import RouterClient
 from peregrine.spark.guard import REASON_CHARACTERS
+from peregrine.spark.served import Served, publish
 from peregrine.spark.source import NAME, LogSource
 from peregrine.spark.transform_batch import Batch, Refused
 from peregrine.spark.typed_rows import HIDDEN, Reader, Writer
-from peregrine.spark.worker import PlaceAddress, patiently
+from peregrine.spark.worker import patiently
 from peregrine.types import OpId, PlaceId
 
 if TYPE_CHECKING:
@@ -67,8 +67,11 @@ class TransformConfig:
 def start(spark: "SparkSession", config: TransformConfig) -> "StreamingQuery":
     """Start the query, or go on from its checkpoint."""
     spark.dataSource.register(LogSource)
+    served = config.checkpoint.with_name(f"{config.checkpoint.name}-served")
+    served.parent.mkdir(parents=True, exist_ok=True)
+    publish(served, {config.place: Served(config.router.address)})
     log = spark.readStream.format(NAME).options(
-        places=json.dumps([list(PlaceAddress(config.place, config.router.address))]),
+        served=str(served),
         token_file=str(config.token_file),
         max_rows=str(config.max_rows),
         patience_s=str(config.patience_s),

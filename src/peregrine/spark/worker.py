@@ -5,30 +5,24 @@ Spark gives the batches of one query to any of its workers. So nothing here reme
 """
 
 import gc
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
+from peregrine.core.messages import FromHost
 from peregrine.core.pages import PageCache
-from peregrine.errors import TransportError, Unauthorized
+from peregrine.errors import PeregrineError, TransportError, Unauthorized
 from peregrine.net.client import RouterClient
 from peregrine.net.settings import read_token
-from peregrine.types import PlaceId
 
 T = TypeVar("T")
 _PAUSE_S = (0.01, 0.05, 0.2, 1.0)
 _FREEZE_AT_CALLS = (1, 20)
 _PAGES_BYTES = 64 << 20
 _calls = 0  # of this process
-
-
-class PlaceAddress(NamedTuple):
-    """A place, and the address of the router of its site."""
-
-    place: PlaceId
-    address: str
 
 
 def freeze_heap() -> None:
@@ -49,10 +43,21 @@ def client(address: str, token_file: str) -> RouterClient:
     return RouterClient(address, read_token(Path(token_file)))
 
 
-@lru_cache(maxsize=1)
 def pages() -> PageCache:
-    """The pages of any group that this process has used lately."""
+    """The pages of any group that this thread has used lately."""
+    return _pages_of(threading.get_ident())
+
+
+@lru_cache(maxsize=8)
+def _pages_of(thread: int) -> PageCache:
     return PageCache(_PAGES_BYTES)
+
+
+def offer_all(router: RouterClient, outputs: Sequence[FromHost]) -> None:
+    """Returns when the router has all of them."""
+    for answer in router.offer_all(outputs):
+        if isinstance(answer, PeregrineError):
+            raise answer
 
 
 def patiently(call: Callable[[], T], patience_s: float) -> T:

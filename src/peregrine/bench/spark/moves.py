@@ -25,9 +25,10 @@ KEYS = 10
 HALF = KeySet.of_keys(tm.GROUPS, [road.vehicle(n, KEYS) for n in range(KEYS // 2)])
 
 
-def live(scale: Scale) -> Found:
+def live(scale: Scale, **settings: Any) -> Found:
+    """`settings` of the deployment, if it is to have others."""
     pause_s = scale.pick(5, 4)
-    with stream.running(stream.traffic(KEYS), [EDGE], at=EDGE) as flow:
+    with stream.running(stream.traffic(KEYS), [EDGE], at=EDGE, **settings) as flow:
         calm_ms = _calm(flow, scale)
         windows = []
         for nth in range(int(scale.pick(5, 2))):

@@ -8,6 +8,7 @@ import tempfile
 import time
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from peregrine.bench.spark import stream
 from peregrine.bench.spark.experiment import Experiment, Found, Scale, proved
@@ -18,8 +19,9 @@ from peregrine.bench.spark.stream import ROWS_PER_S
 KEYS = 10
 
 
-def ours(scale: Scale) -> Found:
-    with stream.running(stream.traffic(KEYS)) as flow:
+def ours(scale: Scale, **settings: Any) -> Found:
+    """`settings` of the deployment, if it is to have others."""
+    with stream.running(stream.traffic(KEYS), **settings) as flow:
         flow.warm_up(KEYS, scale.pick(12, 6))
         from_ms = stream.now_ms()
         time.sleep(scale.pick(20, 6))

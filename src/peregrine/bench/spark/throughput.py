@@ -51,9 +51,8 @@ def ours(scale: Scale) -> Found:
 
 
 def saturated(directory: Path, rows: int, keys: int) -> tuple[list[dict[str, Any]], Lines]:
-    from peregrine.spark import host, registry
+    from peregrine.spark import host, registry, served
     from peregrine.spark.session import open_session
-    from peregrine.spark.worker import PlaceAddress
 
     token_file = directory / "token"
     make_token(token_file)
@@ -67,8 +66,9 @@ def saturated(directory: Path, rows: int, keys: int) -> tuple[list[dict[str, Any
         _fill(client, rows, keys)
         code = directory / "operators"
         registry.publish(code, chained(specs, operators))
-        place = PlaceAddress(PlaceId(CLOUD), router.address)
-        config = host.HostConfig([place], token_file, code, directory / "checkpoint", max_rows=BATCH_ROWS)
+        places = directory / "served.json"
+        served.publish(places, {PlaceId(CLOUD): served.Served(router.address)})
+        config = host.HostConfig(places, token_file, code, directory / "checkpoint", max_rows=BATCH_ROWS)
         query = host.start(open_session("bench"), config)
         try:
             _until_committed(client, query, rows)

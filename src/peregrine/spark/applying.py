@@ -1,0 +1,49 @@
+"""What both runners do with a group: its entries are applied, and what its state needs of the chunk store is written
+down before anything can be committed.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from peregrine.core.host import GroupEntry
+from peregrine.core.large import Sizes, Spill
+from peregrine.core.messages import FromHost
+from peregrine.core.shard import Applied
+from peregrine.net.chunk_collector import write_down
+from peregrine.net.chunk_files import ChunkFiles
+from peregrine.spark.guard import apply_guarded
+from peregrine.spark.registry import operator_of
+from peregrine.spark.served import served_by
+from peregrine.spark.worker import pages
+from peregrine.types import OpId, PlaceId
+
+
+@dataclass(frozen=True)
+class Applier:
+    served: str
+    registry: str
+    chunk_bytes: int
+    sizes: Sizes
+    durable: bool
+
+    def apply(
+        self,
+        place: PlaceId,
+        op: OpId,
+        group: int,
+        before: bytes,
+        entries: Sequence[tuple[int, GroupEntry]],
+        held: frozenset[bytes] = frozenset(),
+    ) -> Applied:
+        """`held`: chunks that are needed besides, by what was committed last."""
+        path = served_by(self.served)[place].chunks
+        chunks = None if path is None else ChunkFiles(Path(path), self.durable)
+        spill = None if chunks is None else Spill(chunks, self.sizes, pages=pages())
+        operator = operator_of(self.registry, op)
+        emissions, after = apply_guarded(operator, place, op, before, entries, self.chunk_bytes, spill)
+        if chunks is not None and spill is not None:
+            spill.before |= held
+            write_down(chunks, place, op, group, entries[0][0], spill)  # before anything can be committed
+        # All of a group in one event: what has one offset must not come in two.
+        return Applied(FromHost(place, op, group, tuple(emissions)) if emissions else None, after, spill)

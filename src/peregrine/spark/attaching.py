@@ -1,0 +1,132 @@
+"""The side of Spark's tasks: they attach to the process of their host on this machine, and start it if it is not there.
+
+PySpark gives the tasks of a query to any of its workers, and ends those when it likes: a process that is to live longer
+than a task belongs to none of them. It is found by its name.
+"""
+
+import os
+import subprocess
+import sys
+import time
+from contextlib import suppress
+from dataclasses import dataclass
+
+import msgspec
+
+from peregrine.core.large import Sizes
+from peregrine.core.shard import Shard
+from peregrine.errors import PeregrineError, Unreachable
+from peregrine.spark.talk import SLOTS, Answer, Attach, End, Failed, Load, Need, Ping, Taken, Talk, name_of
+
+START_S = 30.0
+LOOK_S = 0.02
+_talks: dict[str, Talk] = {}  # of this worker, by the host
+
+
+@dataclass(frozen=True)
+class Attaching:
+    host: str  # what tells this host from all others
+    served: str
+    token_file: str
+    registry: str
+    shards: int
+    chunk_bytes: int
+    sizes: Sizes
+    chunks_durable: bool
+    patience_s: float
+    lease_s: float
+
+    def take(self, attach: Attach, held: Shard) -> Shard:
+        """What has changed since the shard that Spark has."""
+        deadline_s = time.monotonic() + self.patience_s
+        while True:
+            try:
+                return self._take(self._talk(), attach, held)
+            except OSError as error:  # it has died, or is silent
+                self._drop()
+                if time.monotonic() > deadline_s:
+                    raise Unreachable(f"the process of {attach.place} does not answer: {error}", SEE) from error
+                time.sleep(LOOK_S)
+
+    def _take(self, talk: Talk, attach: Attach, held: Shard) -> Shard:
+        answer = talk.ask(attach)
+        if isinstance(answer, Need):
+            answer = talk.ask(Load(attach, held))
+        if isinstance(answer, Taken):
+            return answer.shard
+        if isinstance(answer, Need):
+            raise ConnectionError("somebody else has begun to serve this place")
+        self._drop()
+        raise _error(answer)
+
+    def _drop(self) -> None:
+        if self.host in _talks:
+            _talks.pop(self.host).close()
+
+    def _talk(self) -> Talk:
+        if self.host not in _talks:
+            _talks[self.host] = self._find() or self._start()
+        return _talks[self.host]
+
+    def _find(self) -> Talk | None:
+        """One that answers. A silent one keeps its name: it may come back, and can only repeat what others do."""
+        for slot in range(SLOTS):
+            with suppress(OSError):
+                return _answering(name_of(self.host, slot))
+        return None
+
+    def _start(self) -> Talk:
+        deadline_s = time.monotonic() + START_S
+        process: subprocess.Popen[bytes] | None = None
+        while time.monotonic() < deadline_s:
+            for slot in range(SLOTS):
+                try:
+                    return _answering(name_of(self.host, slot))
+                except ConnectionRefusedError:
+                    if process is None or process.poll() is not None:
+                        process = self._launch(slot)
+                    break  # its name is free: it will be there in a moment
+                except OSError:
+                    continue
+            time.sleep(LOOK_S)
+        raise Unreachable(f"the process of host {self.host} does not start within {START_S:g} s", SEE)
+
+    def _launch(self, slot: int) -> "subprocess.Popen[bytes]":
+        settings = {
+            **{name: getattr(self, name) for name in self.__dataclass_fields__ if name != "host"},
+            "name": name_of(self.host, slot),
+            "watched": os.getppid(),  # Spark's Python, from which workers are forked; it ends with its executor
+        }
+        command = [sys.executable, "-m", "peregrine.spark.continuous", msgspec.json.encode(settings).decode()]
+        # What operators are made of is found there as it is here.
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+        return subprocess.Popen(command, stdin=subprocess.DEVNULL, start_new_session=True, env=environment)
+
+
+SEE = "see the log of Spark's executor"
+
+
+def end(host: str) -> None:
+    """The processes of a host on this machine, if there are any."""
+    for slot in range(SLOTS):
+        with suppress(OSError):
+            talk = Talk.to(name_of(host, slot))
+            try:
+                talk.ask(End())
+            finally:
+                talk.close()
+
+
+def _answering(name: str) -> Talk:
+    talk = Talk.to(name)
+    try:
+        talk.ask(Ping())
+    except BaseException:
+        talk.close()
+        raise
+    return talk
+
+
+def _error(answer: Answer) -> PeregrineError:
+    assert isinstance(answer, Failed)
+    return PeregrineError(answer.what, answer.remedy)
