@@ -5,11 +5,12 @@ changed since the state that is committed, with the offset up to which it holds.
 of the log: applying the rest from there gives the same.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import msgspec
 
+from peregrine.core.chunks import split_names
 from peregrine.core.host import GroupEntry
 from peregrine.core.large import Spill
 from peregrine.core.messages import FromHost
@@ -18,6 +19,7 @@ from peregrine.core.messages import FromHost
 class Shard(msgspec.Struct, array_like=True):
     upto: int = 0  # what lies before this offset has been applied, also if less of the log is committed
     groups: dict[int, bytes] = {}
+    refs: dict[int, bytes] = {}  # group -> joined names of the chunks that its state refers to
 
     @classmethod
     def decode(cls, raw: bytes) -> "Shard":
@@ -31,10 +33,18 @@ class Shard(msgspec.Struct, array_like=True):
         """What `Unit.take` gives, into what is committed."""
         self.upto = newer.upto
         for group, blob in newer.groups.items():
-            if blob:
-                self.groups[group] = blob
+            self.put(group, blob, newer.refs.get(group, b""))
+
+    def put(self, group: int, blob: bytes, refs: bytes) -> None:
+        """The state of a group; one that is empty goes."""
+        for kept, value in ((self.groups, blob), (self.refs, refs)):
+            if value:
+                kept[group] = value
             else:
-                self.groups.pop(group, None)
+                kept.pop(group, None)
+
+    def chunks(self, group: int) -> set[bytes]:
+        return set(split_names(self.refs.get(group, b"")))
 
 
 _decoder = msgspec.msgpack.Decoder(Shard | dict[int, bytes])
@@ -46,38 +56,28 @@ class Applied(NamedTuple):
     spill: Spill | None
 
 
-_Chunks = Mapping[int, frozenset[bytes]]  # that the states of groups refer to
-_NONE: frozenset[bytes] = frozenset()
-Apply = Callable[[int, bytes, Sequence[tuple[int, GroupEntry]], frozenset[bytes]], Applied]
+Apply = Callable[[int, bytes, Sequence[tuple[int, GroupEntry]]], Applied]  # to a group, from its state
 
 
 class Unit:
     def __init__(self, loaded: Shard, apply: Apply) -> None:
-        """`apply` is given a group, its state, entries, and the chunks that must be kept besides."""
         self.upto = loaded.upto  # what lies before this offset has been applied, and its outputs have been accepted
-        self._groups = dict(loaded.groups)
+        self._shard = Shard(loaded.upto, dict(loaded.groups), dict(loaded.refs))
         self._changed: dict[int, int] = {}  # group -> offset of the last entry for it
         self._apply = apply
-        # Chunks stay until no committed state refers to them: the log may have to be applied again from there.
-        self._now: dict[int, frozenset[bytes]] = {}
-        self._taken: tuple[int, _Chunks] = (loaded.upto, {})  # of what was taken last, which may be committed by now
-        self._committed: _Chunks = {}
 
     def apply(self, group: int, entries: Sequence[tuple[int, GroupEntry]]) -> FromHost | None:
-        held = self._taken[1].get(group, _NONE) | self._committed.get(group, _NONE)
-        output, after, spill = self._apply(group, self._groups.get(group, b""), entries, held)
-        if spill is not None:
-            if group not in self._now and spill.before:  # as it was loaded
-                self._committed = {**self._committed, group: frozenset(spill.before)}
-            self._now[group] = frozenset(spill.after)
-        self._groups[group] = after
+        output, after, spill = self._apply(group, self._shard.groups.get(group, b""), entries)
+        self._shard.put(group, after, b"" if spill is None else b"".join(sorted(spill.after)))
         self._changed[group] = entries[-1][0]
         return output
 
     def take(self, held: int) -> Shard:
         """What has changed since the committed state, which holds up to there; a group that is empty has gone."""
-        if held == self._taken[0] and self._taken[1]:
-            self._committed = self._taken[1]
-        self._taken = self.upto, dict(self._now)
-        changed = {group for group, offset in self._changed.items() if offset >= held}
-        return Shard(self.upto, {group: self._groups[group] for group in changed})
+        changed = [group for group, offset in self._changed.items() if offset >= held]
+        mine = self._shard
+        return Shard(
+            self.upto,
+            {group: mine.groups.get(group, b"") for group in changed},
+            {group: mine.refs[group] for group in changed if group in mine.refs},
+        )

@@ -1,15 +1,17 @@
 """Which chunks of a site are needed, and the removal of the others.
 
     <directory>/references/<place>/<operator>/<group>
+    <directory>/references/<place>/<operator>/<group>-kept
 
 A host writes down the chunks that the state of a group needs: before a batch, because it may have to apply the batch
 again, after it, and in snapshots that it took in between and that its router does not have yet. It does so before its
-outputs leave it, so before it can commit.
+outputs leave it, so before it can commit. What the process of a continuous host does is committed by others: they keep
+what the committed state needs, and the one that is about to be. What it has written since is young enough.
 
 A chunk goes if nobody has touched it for a grace period, no group refers to it and the router has not pinned it. Who
 begins to refer to a chunk has touched it, so while the collector looks, nobody can begin to refer to an old one; but
 state may leave a host for its router, which is why the router is asked before and after the references are read.
-The grace period must be longer than the longest batch of a host.
+The grace period must be longer than the longest batch or epoch of a host.
 """
 
 import logging
@@ -29,7 +31,7 @@ from peregrine.types import OpId, PlaceId
 
 GRACE_S = 600.0
 EVERY_S = 60.0
-REFERENCES = "references"
+REFERENCES, KEPT = "references", "-kept"
 log = logging.getLogger(__name__)
 
 
@@ -58,8 +60,23 @@ def write_down(chunks: ChunkFiles, place: PlaceId, op: OpId, group: int, first_o
     if known.all() == needed:
         return
     chunks.sync()
+    _write(chunks, path, References(first_offset, b"".join(sorted(needed))))
+
+
+def keep(chunks: ChunkFiles, place: PlaceId, op: OpId, group: int, needed: set[bytes]) -> None:
+    """What the committed state of a group needs, and the one that is about to be. Raises MissingChunk."""
+    path = _path(chunks, place, op, group).with_name(f"{group}{KEPT}")
+    if not needed:
+        path.unlink(missing_ok=True)
+        return
+    chunks.claim_all(sorted(needed))
+    if _read(path).all() != needed:
+        _write(chunks, path, References(0, b"".join(sorted(needed))))
+
+
+def _write(chunks: ChunkFiles, path: Path, references: References) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    write_aside(path, msgspec.msgpack.encode(References(first_offset, b"".join(sorted(needed)))), chunks.durable)
+    write_aside(path, msgspec.msgpack.encode(references), chunks.durable)
     if chunks.durable:
         sync_path(path.parent)
 
@@ -68,7 +85,7 @@ def referred_to(chunks: ChunkFiles) -> set[bytes]:
     """By any group of any host of the site. One that cannot be read is an error: then nothing may be removed."""
     found: set[bytes] = set()
     for path in (chunks.directory / REFERENCES).glob("*/*/[0-9]*"):
-        if path.name.isdigit():
+        if path.name.removesuffix(KEPT).isdigit():
             found |= _read(path).all()
     return found
 

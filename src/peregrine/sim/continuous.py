@@ -13,10 +13,14 @@ from peregrine.core.large import Spill
 from peregrine.core.messages import FromHost
 from peregrine.core.rows import length
 from peregrine.core.shard import Applied, Shard, Unit
+from peregrine.errors import MissingChunk
 from peregrine.sim.machines import RETRY_MS, SimHost
 from peregrine.types import OpId
 
-ZOMBIE = 0.4  # how often a process that is thought dead is not
+SILENT = 0.05  # how often a task finds that its process does not answer
+GRACE_MS = 400.0  # in which nothing is collected that was touched
+_LATELY = OpId(""), 0
+ZOMBIE = 0.4  # how often one that is thought dead is not
 
 
 class Process:
@@ -25,6 +29,7 @@ class Process:
     def __init__(self, host: "ContinuousHost") -> None:
         self._host = host
         self._busy = False
+        self.handing_over = False  # what it has in memory is ahead of what its router has accepted
         self.running = True
         self.position = host.committed
         self._units: dict[OpId, Unit] = {}
@@ -32,18 +37,15 @@ class Process:
     def unit(self, op: OpId) -> Unit:
         if op not in self._units:
             committed = self._host.shards.get(op, Shard())
-            loaded = Shard(max(committed.upto, self.position), dict(committed.groups))
+            loaded = Shard(max(committed.upto, self.position), committed.groups, committed.refs)
             self._units[op] = Unit(loaded, lambda *of: self._apply(op, *of))
         return self._units[op]
 
-    def _apply(
-        self, op: OpId, group: int, before: bytes, entries: Sequence[tuple[int, GroupEntry]], held: frozenset[bytes]
-    ) -> Applied:
+    def _apply(self, op: OpId, group: int, before: bytes, entries: Sequence[tuple[int, GroupEntry]]) -> Applied:
         host = self._host
         spill = Spill(host.chunks, host.sizes)
         emissions, after = apply(host.operators[op], before, entries, host.chunk_bytes, spill)
-        spill.before |= held
-        host.write_down_from(entries[0][0], op, group, spill)
+        host.touch(spill.needed)
         return Applied(FromHost(host.place, op, group, tuple(emissions)) if emissions else None, after, spill)
 
     def wake(self) -> None:
@@ -61,12 +63,17 @@ class Process:
         parts = list(by_group(entries, host.groups).items())
         rng.shuffle(parts)
         outputs: list[FromHost] = []
-        for (op, group), part in parts:
-            fresh = [each for each in part if each[0] >= self.unit(op).upto]
-            output = self.unit(op).apply(group, fresh) if fresh else None
-            if output is not None:
-                outputs.append(output)
+        try:
+            for (op, group), part in parts:
+                fresh = [each for each in part if each[0] >= self.unit(op).upto]
+                output = self.unit(op).apply(group, fresh) if fresh else None
+                if output is not None:
+                    outputs.append(output)
+        except MissingChunk:  # it was too slow, and others have gone on: the committed state has all that it needs
+            self.running = False
+            return
         waiting = set(range(len(outputs)))
+        self.handing_over = True
 
         def accepted(i: int) -> None:
             if outputs and i not in waiting:
@@ -77,7 +84,7 @@ class Process:
                 self.position = end
                 for unit in self._units.values():
                     unit.upto = max(unit.upto, end)
-                self._busy = False
+                self._busy = self.handing_over = False
                 self.wake()
 
         def hand_over() -> bool:
@@ -101,11 +108,11 @@ class ContinuousHost(SimHost):
         super().__init__(*given)
         self.shards: dict[OpId, Shard] = {}  # committed
         self._process = Process(self)
-        self._zombies: list[Process] = []
-        self._written_from: dict[tuple[OpId, int], int] = {}
+        self.zombies: list[Process] = []
+        self._touched: dict[bytes, float] = {}
 
     def wake(self) -> None:
-        for process in (self._process, *self._zombies):
+        for process in (self._process, *self.zombies):
             process.wake()
         if self.up and not self._busy and self.log.end > self.committed:
             self._busy = True
@@ -117,7 +124,12 @@ class ContinuousHost(SimHost):
         if epoch != self._epoch:
             return
         rng, end = self.world.rng, self.log.end
-        process = rng.choice([self._process, self._process, *(each for each in self._zombies if each.running)])
+        if rng.random() < SILENT:
+            self._give_up()
+        if self._process in self.zombies or not self._process.running:
+            self._process = Process(self)
+            self._process.wake()
+        process = rng.choice([self._process, self._process, *(each for each in self.zombies if each.running)])
 
         def take() -> bool:
             if epoch != self._epoch or not process.running:
@@ -125,11 +137,14 @@ class ContinuousHost(SimHost):
                     self._busy = False
                     self.wake()
                 return False
-            if process.position < end:
+            if process.position < end or process.handing_over:
                 return True
             first = self.committed
             held = {op: max(shard.upto, first) for op, shard in self.shards.items()}
             taken = process.take(held)
+            if not self._keep(taken):
+                process.running = False  # it has had this in memory for too long
+                return take()
             self.world.after(rng.uniform(0.5, 40.0) * self.slowness, lambda: self._store(epoch, taken, end))
             return False
 
@@ -140,17 +155,27 @@ class ContinuousHost(SimHost):
             return
         for op, shard in taken.items():
             if shard.groups:
-                self.shards.setdefault(op, Shard(0, {})).take_over(shard)
+                self.shards.setdefault(op, Shard(0, {}, {})).take_over(shard)
                 self.states.update({(op, group): blob for group, blob in shard.groups.items()})
         self._commit(epoch, {}, end)
 
-    def write_down_from(self, first_offset: int, op: OpId, group: int, spill: Spill) -> None:
-        """As net/chunk_collector.py: one that is behind adds to what another has written."""
-        known = self._written_from.get((op, group), -1)
-        more = self.references[op, group] if known > first_offset else set()
-        self._written_from[op, group] = first_offset
-        self.write_down(op, group, spill)
-        self.references[op, group] |= more
+    def touch(self, names: set[bytes]) -> None:
+        """What was touched lately is not collected, whoever needs it (net/chunk_collector.py)."""
+        self._touched.update(dict.fromkeys(names, self.world.now_ms))
+        self.references[_LATELY] = {
+            name for name, at_ms in self._touched.items() if at_ms > self.world.now_ms - GRACE_MS
+        }
+
+    def _keep(self, taken: dict[OpId, Shard]) -> bool:
+        """What the committed state needs, and the one that is about to be, if all of it is there."""
+        needed = {name for shard in taken.values() for group in shard.groups for name in shard.chunks(group)}
+        if not all(map(self.chunks.has, needed)):
+            return False
+        for op, shard in taken.items():
+            committed = self.shards.get(op, Shard())
+            for group in shard.groups:
+                self.references[op, -1 - group] = committed.chunks(group) | shard.chunks(group)
+        return True
 
     def handed_over(self, outputs: bool) -> None:
         if self.doomed is not None and outputs:
@@ -159,8 +184,11 @@ class ContinuousHost(SimHost):
 
     def crash(self) -> None:
         super().crash()
+        self._give_up()
+
+    def _give_up(self) -> None:
         if self.world.rng.random() < ZOMBIE:
-            self._zombies.append(self._process)
+            self.zombies.append(self._process)
         else:
             self._process.running = False
 

@@ -9,8 +9,8 @@ from pathlib import Path
 from peregrine.core.host import GroupEntry
 from peregrine.core.large import Sizes, Spill
 from peregrine.core.messages import FromHost
-from peregrine.core.shard import Applied
-from peregrine.net.chunk_collector import write_down
+from peregrine.core.shard import Applied, Shard
+from peregrine.net.chunk_collector import keep, write_down
 from peregrine.net.chunk_files import ChunkFiles
 from peregrine.spark.guard import apply_guarded
 from peregrine.spark.registry import operator_of
@@ -26,6 +26,7 @@ class Applier:
     chunk_bytes: int
     sizes: Sizes
     durable: bool
+    ahead: bool = False  # of what is committed: who commits keeps what that needs
 
     def apply(
         self,
@@ -34,16 +35,28 @@ class Applier:
         group: int,
         before: bytes,
         entries: Sequence[tuple[int, GroupEntry]],
-        held: frozenset[bytes] = frozenset(),
     ) -> Applied:
-        """`held`: chunks that are needed besides, by what was committed last."""
-        path = served_by(self.served)[place].chunks
-        chunks = None if path is None else ChunkFiles(Path(path), self.durable)
+        chunks = self._chunks(place)
         spill = None if chunks is None else Spill(chunks, self.sizes, pages=pages())
         operator = operator_of(self.registry, op)
         emissions, after = apply_guarded(operator, place, op, before, entries, self.chunk_bytes, spill)
         if chunks is not None and spill is not None:
-            spill.before |= held
-            write_down(chunks, place, op, group, entries[0][0], spill)  # before anything can be committed
+            if self.ahead:
+                chunks.claim_all(sorted(spill.needed - spill.before))
+                chunks.sync()
+            else:
+                write_down(chunks, place, op, group, entries[0][0], spill)  # before anything can be committed
         # All of a group in one event: what has one offset must not come in two.
         return Applied(FromHost(place, op, group, tuple(emissions)) if emissions else None, after, spill)
+
+    def keep(self, place: PlaceId, op: OpId, committed: Shard, taken: Shard) -> None:
+        """Before what a continuous host has done is committed: what that needs, and what is committed now."""
+        chunks = self._chunks(place)
+        if chunks is None or not (committed.refs or taken.refs):
+            return
+        for group in taken.groups:
+            keep(chunks, place, op, group, committed.chunks(group) | taken.chunks(group))
+
+    def _chunks(self, place: PlaceId) -> ChunkFiles | None:
+        path = served_by(self.served)[place].chunks
+        return None if path is None else ChunkFiles(Path(path), self.durable)

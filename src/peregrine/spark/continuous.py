@@ -45,13 +45,17 @@ class Host:
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         applier = Applier(
-            settings.served, settings.registry, settings.chunk_bytes, settings.sizes, settings.chunks_durable
+            settings.served,
+            settings.registry,
+            settings.chunk_bytes,
+            settings.sizes,
+            settings.chunks_durable,
+            ahead=True,
         )
         self._applier = applier
         self._places: dict[PlaceId, Following] = {}
         self._lock = threading.Lock()
         self._asked_s = time.monotonic()
-        self._busy = 0
 
     def answer(self, question: Question) -> Answer:
         self._asked_s = time.monotonic()

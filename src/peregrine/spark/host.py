@@ -29,8 +29,9 @@ from peregrine.core.messages import FromHost
 from peregrine.core.shard import Shard
 from peregrine.core.slices import entries_of
 from peregrine.core.state import CHUNK_BYTES
+from peregrine.errors import MissingChunk
 from peregrine.spark.applying import Applier
-from peregrine.spark.attaching import Attaching
+from peregrine.spark.attaching import Attaching, end
 from peregrine.spark.served import served_by
 from peregrine.spark.source import EPOCH, LEASE_S, NAME, LogSource
 from peregrine.spark.talk import Attach
@@ -126,11 +127,10 @@ def shard_function(config: HostConfig) -> ShardFunction:
             entries = list(after(entries_of(mine), shard.upto))
             if not entries:
                 continue
-            output, blob, _ = applier.apply(place, op, group, shard.groups.pop(group, b""), entries)
+            output, blob, spill = applier.apply(place, op, group, shard.groups.get(group, b""), entries)
             if output is not None:
                 outputs.append(output)
-            if blob:
-                shard.groups[group] = blob
+            shard.put(group, blob, b"" if spill is None else b"".join(sorted(spill.after)))
         if outputs:
             router = client(served_by(served)[place].address, token_file)
             patiently(lambda: offer_all(router, outputs), patience_s)
@@ -139,8 +139,13 @@ def shard_function(config: HostConfig) -> ShardFunction:
         """What a continuous host has made of the log; has anything changed?"""
         ends = [np.frombuffer(offsets, np.int64)[-1] for _, offsets, _ in slices]
         first = min(start for start, _, _ in slices)
-        held = Shard(max(shard.upto, first), shard.groups)
+        held = Shard(max(shard.upto, first), shard.groups, shard.refs)
         taken = attaching.take(Attach(place, op, number, held.upto, int(max(ends))), held)
+        try:
+            applier.keep(place, op, shard, taken)
+        except MissingChunk:
+            end(attaching.host)  # it has had this in memory for too long: the next one begins with what is committed
+            raise
         shard.take_over(taken)
         return bool(taken.groups)
 

@@ -1,0 +1,64 @@
+"""What is kept of a shard, what is taken from one in memory, and which chunks must stay meanwhile."""
+
+from collections.abc import Sequence
+
+import msgspec
+
+from peregrine.core.chunks import MemoryChunks, chunk_name
+from peregrine.core.host import GroupEntry, Part
+from peregrine.core.large import Spill
+from peregrine.core.shard import Applied, Shard, Unit
+
+A = chunk_name(b"was;")
+
+
+def entries(*offsets: int) -> list[tuple[int, GroupEntry]]:
+    return [(offset, Part([offset], [])) for offset in offsets]
+
+
+class Words:
+    """Stands for the host function: a state is the offsets that it has had, in a chunk of its own if it is large."""
+
+    def __init__(self, large: bool = False) -> None:
+        self._large = large
+
+    def apply(self, group: int, before: bytes, given: Sequence[tuple[int, GroupEntry]]) -> Applied:
+        after = before + b"".join(b"%d;" % offset for offset, _ in given)
+        spill = Spill(MemoryChunks(), after={chunk_name(after)}) if self._large else None
+        return Applied(None, after, spill)
+
+
+def test_what_was_written_without_an_offset_can_still_be_read() -> None:
+    assert Shard.decode(msgspec.msgpack.encode({3: b"x"})) == Shard(0, {3: b"x"})
+    assert Shard.decode(Shard(7, {3: b"x"}).encode()) == Shard(7, {3: b"x"})
+
+
+def test_what_has_changed_since_the_committed_state_is_taken() -> None:
+    unit = Unit(Shard(10, {0: b"a", 1: b"b", 2: b"c"}), Words().apply)
+    unit.apply(0, entries(10))
+    unit.apply(1, entries(11, 12))
+    unit.upto = 13
+    first = unit.take(10)
+    assert first == Shard(13, {0: b"a10;", 1: b"b11;12;"})
+    unit.apply(1, entries(13))
+    unit.upto = 14
+    assert unit.take(13) == Shard(14, {1: b"b11;12;13;"})
+    # A task that has the older state gets all that came since.
+    assert unit.take(10) == Shard(14, {0: b"a10;", 1: b"b11;12;13;"})
+    committed = Shard(10, {0: b"a", 1: b"b", 2: b"c"})
+    committed.take_over(Shard(15, {0: b"", 3: b"d"}))
+    assert committed == Shard(15, {1: b"b", 2: b"c", 3: b"d"})
+
+
+def test_what_states_refer_to_goes_with_them() -> None:
+    unit = Unit(Shard(0, {0: b"was;", 1: b"x"}, {0: A}), Words(large=True).apply)
+    unit.apply(0, entries(1))
+    unit.upto = 2
+    taken = unit.take(0)
+    assert taken == Shard(2, {0: b"was;1;"}, {0: chunk_name(b"was;1;")})
+    committed = Shard(0, {0: b"was;", 1: b"x"}, {0: A})
+    assert committed.chunks(0) | taken.chunks(0) == {A, chunk_name(b"was;1;")}
+    committed.take_over(taken)
+    assert committed.chunks(0) == {chunk_name(b"was;1;")} and committed.chunks(1) == set()
+    committed.take_over(Shard(3, {0: b""}))
+    assert committed == Shard(3, {1: b"x"}, {})
