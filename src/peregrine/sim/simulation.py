@@ -242,10 +242,9 @@ class Simulation:
             return False
         machine = self.manager.machine
         roaming = any(trip.phase is not Phase.DWELL for trip in machine.mobility.trips.values())
-        if not self.manager.up or machine.coordinator.running or roaming:
-            return False
-        if machine.redeploying is not None and not machine.redeploying.idle:
-            self._ticking = True  # late news of a source: the manager looks at them when it is time
+        changing = machine.redeploying is not None and not machine.redeploying.idle
+        if not self.manager.up or machine.coordinator.running or roaming or changing:
+            self._ticking = True  # also after late news of a source: the manager asks again when it is time
             return False
         self._ticking = False  # from here on only what is already on its way
         return all(router.idle for router in self.routers.values()) and all(host.idle for host in self.hosts.values())
