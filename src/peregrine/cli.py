@@ -292,6 +292,7 @@ def demo(
     json_file: Annotated[
         Path | None, typer.Option("--json", help="Write all figures to this file.", dir_okay=False, show_default=False)
     ] = None,
+    continuous: Annotated[bool, typer.Option("--continuous", help="Apply rows as they come, not in batches.")] = False,
     simulated: Annotated[
         bool, typer.Option("--simulated", help="In the simulator instead: seconds, without Spark and Java.")
     ] = False,
@@ -306,7 +307,7 @@ def demo(
     """
     if fast and not simulated:
         raise ConfigurationError("--fast is for the simulator; on Spark, time is what it is", "add --simulated")
-    if not (_simulated_demo(fast) if simulated else _spark_demo(picture, json_file)):
+    if not (_simulated_demo(fast) if simulated else _spark_demo(picture, json_file, continuous)):
         raise typer.Exit(1)
 
 
@@ -316,11 +317,11 @@ def _simulated_demo(fast: bool) -> bool:
     return run_demo(Console(), fast)
 
 
-def _spark_demo(picture: Path, json_file: Path | None) -> bool:
+def _spark_demo(picture: Path, json_file: Path | None, continuous: bool) -> bool:
     from peregrine.control.demo import STOPPED, run_demo
 
     try:
-        return run_demo(Console(), picture, json_file)
+        return run_demo(Console(), picture, json_file, "continuous" if continuous else "microbatch")
     except KeyboardInterrupt:
         print(STOPPED, file=sys.stderr)
         raise typer.Exit(130) from None

@@ -221,16 +221,19 @@ def test_the_simulated_demo_ends_with_one_if_the_stream_noticed(
 def test_the_demo_on_spark_ends_with_one_if_the_proof_fails(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, holds: bool, code: int
 ) -> None:
-    asked: list[tuple[Path | None, Path | None]] = []
+    asked: list[tuple[Path | None, Path | None, str]] = []
 
-    def run_demo(console: Console, picture: Path | None, json_file: Path | None) -> bool:
-        asked.append((picture, json_file))
+    def run_demo(console: Console, picture: Path | None, json_file: Path | None, runner: str) -> bool:
+        asked.append((picture, json_file, runner))
         return holds
 
     monkeypatch.setattr(spark_demo, "run_demo", run_demo)
     assert call("demo", "--picture", str(tmp_path / "a.svg"), "--json", str(tmp_path / "a.json")) == code
-    assert call("demo") == code
-    assert asked == [(tmp_path / "a.svg", tmp_path / "a.json"), (Path("peregrine-demo.png"), None)]
+    assert call("demo", "--continuous") == code
+    assert asked == [
+        (tmp_path / "a.svg", tmp_path / "a.json", "microbatch"),
+        (Path("peregrine-demo.png"), None, "continuous"),
+    ]
 
 
 def test_ctrl_c_in_the_demo_on_spark_is_answered_in_one_line(

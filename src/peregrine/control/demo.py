@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.text import Text
@@ -18,15 +19,23 @@ from peregrine.control.view import shown
 from peregrine.control.watch import Watch
 from peregrine.errors import ConfigurationError
 
+if TYPE_CHECKING:
+    from peregrine.spark.served import Runner
+
 STOPPED = "stopped: the routers and Spark have ended, nothing is left running"
 
 
-def run_demo(console: Console, picture: Path | None = None, json_file: Path | None = None) -> bool:
+def run_demo(
+    console: Console,
+    picture: Path | None = None,
+    json_file: Path | None = None,
+    runner: "Runner" = "microbatch",
+) -> bool:
     """True if the stream did not notice. A KeyboardInterrupt comes through when everything has been put away."""
     for path in (picture, json_file):
         if path is not None and not path.absolute().parent.is_dir():
             raise ConfigurationError(f"there is no directory {path.absolute().parent}", "make it, or name another file")
-    course = Course()
+    course = Course(runner=runner)
     watch = drive.watch_of(course)
     with interrupted_once() as again, shown(console, course, watch):
         proof, marks = drive.run(course, watch, ready=again)
