@@ -48,6 +48,12 @@ def test_the_simulator_finds(fault: str) -> None:
     assert any(goes_wrong(seed, Doubles(router=ROUTERS[fault])) for seed in range(SEEDS))
 
 
+def test_the_simulator_finds_that_nothing_is_held_where_the_ways_meet() -> None:
+    """Rare: the seed is known."""
+    assert goes_wrong(187, Doubles(router=ROUTERS["nothing is held where the ways meet"]))
+    assert not goes_wrong(187, Doubles())
+
+
 @pytest.mark.parametrize("fault", PATCHES)
 def test_the_simulator_finds_a_manager_that_lets(fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
     PATCHES[fault](monkeypatch)

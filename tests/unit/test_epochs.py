@@ -1,6 +1,6 @@
 """When Spark is to commit what continuous places have done."""
 
-from peregrine.spark.epochs import TASKS_EVERY_S, Epochs
+from peregrine.spark.epochs import QUIET_S, TASKS_EVERY_S, Epochs
 from peregrine.spark.served import Served
 from peregrine.types import PlaceId
 
@@ -28,6 +28,10 @@ def test_an_epoch_ends_after_its_time_or_after_many_rows_and_not_without_rows() 
     assert epochs.end(A, 1030, 1030) == 1030
     assert epochs.end(A, 1030, 1040) == 1030  # its time begins with its first row
     assert epochs.end(B, 0, 5) == 0
+    clock.now_s += 2 * QUIET_S
+    assert epochs.end(A, 1030, 1041) == 1030
+    clock.now_s += 2 * QUIET_S
+    assert epochs.end(A, 1030, 1041) == 1041  # rows have stopped
 
 
 def test_all_places_get_tasks_now_and_then_and_when_others_run_continuously() -> None:

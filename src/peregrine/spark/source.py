@@ -99,7 +99,7 @@ class LogReader(DataSourceStreamReader):
         self._patience_s = float(options.get("patience_s", 60.0))
         self._shards = int(options.get("shards", 1))
         self._registry = str(options.get("registry", ""))
-        self._epochs = Epochs(float(options.get("epoch_s", 1.0)), int(options.get("epoch_rows", 50_000)))
+        self._epochs = Epochs(float(options.get("epoch_s", 10.0)), int(options.get("epoch_rows", 50_000)))
         self._away_since_s: dict[str, float] = {}
 
     def initialOffset(self) -> Offsets:
