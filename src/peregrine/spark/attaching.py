@@ -13,10 +13,9 @@ from dataclasses import dataclass
 
 import msgspec
 
-from peregrine.core.large import Sizes
 from peregrine.core.shard import Shard
 from peregrine.errors import PeregrineError, Unreachable
-from peregrine.spark.talk import SLOTS, Answer, Attach, End, Failed, Load, Need, Ping, Taken, Talk, name_of
+from peregrine.spark.talk import SLOTS, Answer, Attach, End, Failed, Load, Need, Ping, Settings, Taken, Talk, name_of
 
 START_S = 30.0
 LOOK_S = 0.02
@@ -26,19 +25,11 @@ _talks: dict[str, Talk] = {}  # of this worker, by the host
 @dataclass(frozen=True)
 class Attaching:
     host: str  # what tells this host from all others
-    served: str
-    token_file: str
-    registry: str
-    shards: int
-    chunk_bytes: int
-    sizes: Sizes
-    chunks_durable: bool
-    patience_s: float
-    lease_s: float
+    settings: Settings
 
     def take(self, attach: Attach, held: Shard) -> Shard:
         """What has changed since the shard that Spark has."""
-        deadline_s = time.monotonic() + self.patience_s
+        deadline_s = time.monotonic() + self.settings.patience_s
         while True:
             try:
                 return self._take(self._talk(), attach, held)
@@ -92,12 +83,9 @@ class Attaching:
         raise Unreachable(f"the process of host {self.host} does not start within {START_S:g} s", SEE)
 
     def _launch(self, slot: int) -> "subprocess.Popen[bytes]":
-        settings = {
-            **{name: getattr(self, name) for name in self.__dataclass_fields__ if name != "host"},
-            "name": name_of(self.host, slot),
-            "watched": os.getppid(),  # Spark's Python, from which workers are forked; it ends with its executor
-        }
-        command = [sys.executable, "-m", "peregrine.spark.continuous", msgspec.json.encode(settings).decode()]
+        watched = os.getppid()  # Spark's Python, from which workers are forked; it ends with its executor
+        given = (name_of(self.host, slot), str(watched), msgspec.json.encode(self.settings).decode())
+        command = [sys.executable, "-m", "peregrine.spark.continuous", *given]
         # What operators are made of is found there as it is here.
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
         return subprocess.Popen(command, stdin=subprocess.DEVNULL, start_new_session=True, env=environment)

@@ -1,8 +1,9 @@
-"""`python -m peregrine.spark.continuous SETTINGS`: the process of a continuous host on an executor of Spark.
+"""`python -m peregrine.spark.continuous NAME PID SETTINGS`: the process of a continuous host on an executor of Spark.
 
 Started by a task of the host's query (spark/attaching.py), which has no process of its own: tasks attach to it once in
-an epoch. It follows the logs of its places, applies entries as they come, and hands outputs over at once. It ends when
-it is told to, when the process in which Spark runs Python has ended, and when no task has come for a while.
+an epoch. NAME is that of its socket, PID the process in which Spark runs Python. It follows the logs of its places,
+applies entries as they come, and hands outputs over at once. It ends when it is told to, when that process has ended,
+and when no task has come for a while.
 """
 
 import gc
@@ -16,35 +17,20 @@ import time
 
 import msgspec
 
-from peregrine.core.large import Sizes
 from peregrine.errors import PeregrineError
 from peregrine.spark.applying import Applier
 from peregrine.spark.following import Following
-from peregrine.spark.talk import Answer, Attach, Done, End, Failed, Load, Need, Ping, Question, Talk
+from peregrine.spark.talk import Answer, Attach, Done, End, Failed, Load, Need, Ping, Question, Settings, Talk
 from peregrine.types import PlaceId
 
 BACKLOG = 16
 log = logging.getLogger(__name__)
 
 
-class Settings(msgspec.Struct, frozen=True):
-    name: str  # of its socket
-    watched: int  # it ends with this process
-    served: str
-    token_file: str
-    registry: str
-    shards: int
-    chunk_bytes: int
-    sizes: Sizes
-    chunks_durable: bool
-    patience_s: float  # with a router that is away
-    lease_s: float  # how long it goes on without a task
-
-
 class Host:
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
-        applier = Applier(
+        self._applier = Applier(
             settings.served,
             settings.registry,
             settings.chunk_bytes,
@@ -52,7 +38,6 @@ class Host:
             settings.chunks_durable,
             ahead=True,
         )
-        self._applier = applier
         self._places: dict[PlaceId, Following] = {}
         self._lock = threading.Lock()
         self._asked_s = time.monotonic()
@@ -85,16 +70,17 @@ class Host:
 
 
 def main(arguments: list[str]) -> int:
-    settings = msgspec.json.decode(arguments[0], type=Settings)
+    name, watched, given = arguments
+    settings = msgspec.json.decode(given, type=Settings)
     logging.basicConfig(level=logging.WARNING, format="continuous %(levelname)s %(message)s")
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
-        listener.bind(settings.name)
+        listener.bind(f"\0{name}")
     except OSError:
         return 0  # somebody was faster
     listener.listen(BACKLOG)
     host = Host(settings)
-    threading.Thread(target=_watch, args=(settings.watched, host), name="watch", daemon=True).start()
+    threading.Thread(target=_watch, args=(int(watched), host), name="watch", daemon=True).start()
     gc.collect()
     gc.freeze()
     while True:

@@ -34,7 +34,7 @@ from peregrine.spark.applying import Applier
 from peregrine.spark.attaching import Attaching, end
 from peregrine.spark.served import served_by
 from peregrine.spark.source import EPOCH, LEASE_S, NAME, LogSource
-from peregrine.spark.talk import Attach
+from peregrine.spark.talk import Attach, Settings
 from peregrine.spark.worker import client, freeze_heap, offer_all, patiently
 from peregrine.types import OpId, PlaceId
 
@@ -73,18 +73,18 @@ class HostConfig:
 
     def attaching(self) -> Attaching:
         """To the processes of its continuous places."""
-        return Attaching(
-            host=str(self.checkpoint),
-            served=str(self.served),
-            token_file=str(self.token_file),
-            registry=str(self.registry),
-            shards=self.shards,
-            chunk_bytes=self.chunk_bytes,
-            sizes=self.sizes,
-            chunks_durable=self.chunks_durable,
-            patience_s=self.patience_s,
-            lease_s=LEASE_S,
+        settings = Settings(
+            str(self.served),
+            str(self.token_file),
+            str(self.registry),
+            self.shards,
+            self.chunk_bytes,
+            self.sizes,
+            self.chunks_durable,
+            self.patience_s,
+            LEASE_S,
         )
+        return Attaching(str(self.checkpoint), settings)
 
 
 def start(spark: "SparkSession", config: HostConfig) -> "StreamingQuery":

@@ -14,6 +14,7 @@ from types import TracebackType
 
 import msgspec
 
+from peregrine.core.large import Sizes
 from peregrine.core.shard import Shard
 from peregrine.types import OpId, PlaceId
 
@@ -22,6 +23,20 @@ SILENT_S = 3.0
 SLOTS = 4  # a process that is silent keeps its name: the next one takes another
 _LENGTH = struct.Struct(">Q")
 _PEER = struct.Struct("3i")  # pid, uid, gid
+
+
+class Settings(msgspec.Struct, frozen=True):
+    """What the process of a host needs to know."""
+
+    served: str
+    token_file: str
+    registry: str
+    shards: int
+    chunk_bytes: int
+    sizes: Sizes
+    chunks_durable: bool
+    patience_s: float  # with a router that is away
+    lease_s: float  # how long it goes on without a task
 
 
 class Attach(msgspec.Struct, frozen=True, tag=True, array_like=True):
@@ -74,7 +89,7 @@ _answer: msgspec.msgpack.Decoder[Answer] = msgspec.msgpack.Decoder(Answer)
 
 def name_of(host: str, slot: int) -> str:
     """The name of the socket: of one host, of one user."""
-    return "\0peregrine-" + hashlib.sha256(f"{os.getuid()} {host} {slot}".encode()).hexdigest()[:32]
+    return "peregrine-" + hashlib.sha256(f"{os.getuid()} {host} {slot}".encode()).hexdigest()[:32]
 
 
 class Talk:
@@ -93,7 +108,7 @@ class Talk:
         connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
             connection.settimeout(SILENT_S)
-            connection.connect(name)
+            connection.connect(f"\0{name}")
             return cls(connection)
         except BaseException:
             connection.close()

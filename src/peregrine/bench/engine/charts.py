@@ -57,7 +57,8 @@ def measure_chart(definition: Definition, measure: str, cells: Sequence[Row]) ->
             axes.set_xticks(list(at.values()), list(labels.values()), rotation=30 if len(at) > 5 else 0)
             axes.set_xlabel(definition.sweep.label or definition.sweep.setting)
             axes.margins(x=0.08)
-            axes.legend(fontsize="x-small", frameon=False, ncols=3, loc="upper left")
+            if axes.get_legend_handles_labels()[0]:
+                axes.legend(fontsize="x-small", frameon=False, ncols=3, loc="upper left")
         both[0].set_ylabel(MEASURES[measure])
     return figure
 
