@@ -30,13 +30,11 @@ from peregrine.errors import UnknownName
 from peregrine.log.record_log import Fsync
 from peregrine.net.settings import make_token, read_token
 from peregrine.net.tls import tls_settings
-from peregrine.net.uplink import Uplinks
 from peregrine.types import OpId, PlaceId, SiteId
 
 if TYPE_CHECKING:
     from peregrine.spark.served import Runner
 
-CONTINUOUS_LINGER_MS = 1.0  # devices wait so long for what else is to be sent: where rows wait for no batch, a little
 
 Watch = Callable[[Told], None]
 __all__ = ["local", "Deployment"]
@@ -104,8 +102,6 @@ def _choose_runners(deployment: Deployment, runner: "Runner | Mapping[str, Runne
     chosen = {deployment.runner, *deployment.runners.values()}
     for each in sorted(chosen - {"microbatch", "continuous"}):
         raise UnknownName("runner", each, ["microbatch", "continuous"])
-    if "continuous" in chosen:
-        deployment.uplinks = Uplinks(CONTINUOUS_LINGER_MS)
 
 
 def _own_spark() -> frozenset[int]:
