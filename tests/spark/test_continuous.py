@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from test_per_site import runs
 
 from peregrine import proof
 from peregrine.control.auditing import audit_deployment
@@ -97,13 +98,6 @@ def processes(run: Run) -> list[int]:
         assert isinstance(answer, Done)
         found.append(answer.pid)
     return found
-
-
-def runs(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except OSError:
-        return False
 
 
 def test_rows_come_out_before_spark_commits_them_and_a_process_that_dies_is_replaced(

@@ -69,10 +69,8 @@ class Site:
         self.until(lambda: (status := client.status()).ends == status.commits and status.results_end == self.sent)
 
     def close(self) -> None:
-        from peregrine.spark.attaching import end
-
         self.query.stop()
-        end(self.config.attaching().host)
+        self.config.attaching().end()
         self.device.close()
         self.router.stop()
 

@@ -90,6 +90,9 @@ class Deployment:
 
     def run_as(self, site: str, runner: "Runner") -> None:
         """Change how the host of a site runs, while it runs: from the next batch on."""
+        from peregrine.spark.served import check_runner
+
+        check_runner(runner)
         if SiteId(site) not in self.topology:
             raise UnknownName("site", site, list(self.topology.sites))
         if self.serve is None:

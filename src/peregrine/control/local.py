@@ -92,6 +92,8 @@ def local(
 
 
 def _choose_runners(deployment: Deployment, runner: "Runner | Mapping[str, Runner]") -> None:
+    from peregrine.spark.served import check_runner
+
     named = {} if isinstance(runner, str) else dict(runner)
     for site, of_site in named.items():
         if SiteId(site) not in deployment.topology:
@@ -99,9 +101,8 @@ def _choose_runners(deployment: Deployment, runner: "Runner | Mapping[str, Runne
         deployment.runners[SiteId(site)] = of_site
     if isinstance(runner, str):
         deployment.runner = runner
-    chosen = {deployment.runner, *deployment.runners.values()}
-    for each in sorted(chosen - {"microbatch", "continuous"}):
-        raise UnknownName("runner", each, ["microbatch", "continuous"])
+    for each in (deployment.runner, *deployment.runners.values()):
+        check_runner(each)
 
 
 def _own_spark() -> frozenset[int]:

@@ -55,6 +55,11 @@ class Applied(NamedTuple):
     after: bytes
     spill: Spill | None
 
+    @property
+    def refs(self) -> bytes:
+        """Joined names of the chunks that the state refers to."""
+        return b"" if self.spill is None else b"".join(sorted(self.spill.after))
+
 
 Apply = Callable[[int, bytes, Sequence[tuple[int, GroupEntry]]], Applied]  # to a group, from its state
 
@@ -67,10 +72,10 @@ class Unit:
         self._apply = apply
 
     def apply(self, group: int, entries: Sequence[tuple[int, GroupEntry]]) -> FromHost | None:
-        output, after, spill = self._apply(group, self._shard.groups.get(group, b""), entries)
-        self._shard.put(group, after, b"" if spill is None else b"".join(sorted(spill.after)))
+        applied = self._apply(group, self._shard.groups.get(group, b""), entries)
+        self._shard.put(group, applied.after, applied.refs)
         self._changed[group] = entries[-1][0]
-        return output
+        return applied.output
 
     def take(self, held: int) -> Shard:
         """What has changed since the committed state, which holds up to there; a group that is empty has gone."""

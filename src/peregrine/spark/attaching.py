@@ -19,6 +19,7 @@ from peregrine.spark.talk import SLOTS, Answer, Attach, End, Failed, Load, Need,
 
 START_S = 30.0
 LOOK_S = 0.02
+SEE = "see the log of Spark's executor"
 _talks: dict[str, Talk] = {}  # of this worker, by the host
 
 
@@ -38,6 +39,16 @@ class Attaching:
                 if time.monotonic() > deadline_s:
                     raise Unreachable(f"the process of {attach.place} does not answer: {error}", SEE) from error
                 time.sleep(LOOK_S)
+
+    def end(self) -> None:
+        """The processes of the host on this machine, if there are any."""
+        for slot in range(SLOTS):
+            with suppress(OSError):
+                talk = Talk.to(name_of(self.host, slot))
+                try:
+                    talk.ask(End())
+                finally:
+                    talk.close()
 
     def _take(self, talk: Talk, attach: Attach, held: Shard) -> Shard:
         answer = talk.ask(attach)
@@ -89,20 +100,6 @@ class Attaching:
         # What operators are made of is found there as it is here.
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
         return subprocess.Popen(command, stdin=subprocess.DEVNULL, start_new_session=True, env=environment)
-
-
-SEE = "see the log of Spark's executor"
-
-
-def end(host: str) -> None:
-    """The processes of a host on this machine, if there are any."""
-    for slot in range(SLOTS):
-        with suppress(OSError):
-            talk = Talk.to(name_of(host, slot))
-            try:
-                talk.ask(End())
-            finally:
-                talk.close()
 
 
 def _answering(name: str) -> Talk:

@@ -95,7 +95,11 @@ class Following:
 
     def _follow_while_it_is_there(self, round: int, offset: int) -> int:
         """Returns where to go on when the router has ended; what it raises then says the same."""
-        with RouterClient(served_by(self._served)[self._place].address, self._token) as router:
+        served = served_by(self._served).get(self._place)
+        if served is None:  # its site has left
+            self._lose(round)
+            return offset
+        with RouterClient(served.address, self._token) as router:
             frames = router.follow(self._place, offset)
             groups = _groups.decode(next(frames))
             for frame in frames:
@@ -130,10 +134,10 @@ class Following:
             self._stir.notify_all()
 
     def _lose(self, round: int) -> None:
-        """Somebody else serves this place: what is here is only a copy, and need not be kept."""
+        """Somebody else serves this place, or nobody: what is here is only a copy, and need not be kept."""
         with self._stir:
             if self._round == round:
-                log.warning("place=%s is served by somebody else", self._place)
+                log.warning("place=%s is no longer served here", self._place)
                 self._round += 1
                 self._position = None
                 self._units.clear()

@@ -31,7 +31,7 @@ from peregrine.core.slices import entries_of
 from peregrine.core.state import CHUNK_BYTES
 from peregrine.errors import MissingChunk
 from peregrine.spark.applying import Applier
-from peregrine.spark.attaching import Attaching, end
+from peregrine.spark.attaching import Attaching
 from peregrine.spark.served import served_by
 from peregrine.spark.source import EPOCH, LEASE_S, NAME, LogSource
 from peregrine.spark.talk import Attach, Settings
@@ -127,10 +127,10 @@ def shard_function(config: HostConfig) -> ShardFunction:
             entries = list(after(entries_of(mine), shard.upto))
             if not entries:
                 continue
-            output, blob, spill = applier.apply(place, op, group, shard.groups.get(group, b""), entries)
-            if output is not None:
-                outputs.append(output)
-            shard.put(group, blob, b"" if spill is None else b"".join(sorted(spill.after)))
+            applied = applier.apply(place, op, group, shard.groups.get(group, b""), entries)
+            if applied.output is not None:
+                outputs.append(applied.output)
+            shard.put(group, applied.after, applied.refs)
         if outputs:
             router = client(served_by(served)[place].address, token_file)
             patiently(lambda: offer_all(router, outputs), patience_s)
@@ -144,7 +144,7 @@ def shard_function(config: HostConfig) -> ShardFunction:
         try:
             applier.keep(place, op, shard, taken)
         except MissingChunk:
-            end(attaching.host)  # it has had this in memory for too long: the next one begins with what is committed
+            attaching.end()  # it has had this in memory for too long: the next one begins with what is committed
             raise
         shard.take_over(taken)
         return bool(taken.groups)
@@ -160,8 +160,10 @@ def shard_function(config: HostConfig) -> ShardFunction:
             apply_all(place, op, shard, slices)
         if epochs:
             changed |= take(place, op, int(key[2]), shard, epochs)
-        if changed:
+        if changed and (shard.groups or shard.upto):
             state.update((shard.encode(),))
+        elif changed and state.exists:
+            state.remove()
         yield from ()
 
     return apply_shard
@@ -170,10 +172,10 @@ def shard_function(config: HostConfig) -> ShardFunction:
 def after(entries: Iterator[tuple[int, GroupEntry]], upto: int) -> Iterator[tuple[int, GroupEntry]]:
     """Without what lies before `upto`: a continuous host, which served the shard before, has been ahead of Spark."""
     for offset, entry in entries:
-        if not isinstance(entry, RowsPart) or entry.offsets[0] >= upto:
-            if offset >= upto:
-                yield offset, entry
-        elif (first := bisect_left(entry.offsets, upto)) < len(entry.offsets):
+        if offset >= upto:
+            yield offset, entry
+        elif isinstance(entry, RowsPart) and entry.offsets[-1] >= upto:
+            first = bisect_left(entry.offsets, upto)
             yield entry.offsets[first], replace(entry, offsets=entry.offsets[first:], rows=entry.rows[first:])
 
 

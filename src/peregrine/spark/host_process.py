@@ -21,7 +21,6 @@ import msgspec
 
 from peregrine.errors import ConfigurationError, PeregrineError
 from peregrine.spark import host
-from peregrine.spark.attaching import end as end_processes
 from peregrine.spark.listener import Progress, ProgressListener
 from peregrine.spark.session import open_session
 
@@ -93,7 +92,7 @@ def main(arguments: list[str] | None = None) -> int:
         return 0
     finally:
         spark.stop()
-        end_processes(settings.host.attaching().host)
+        settings.host.attaching().end()
 
 
 def _own_output() -> IO[bytes]:

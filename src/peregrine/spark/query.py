@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 from py4j.protocol import Py4JError
 
-from peregrine.spark.attaching import end
 from peregrine.spark.host import HostConfig, start
 from peregrine.spark.listener import Progress, ProgressListener
 
@@ -47,7 +46,7 @@ class HostQuery:
         self._stopped = True
         with suppress(*_DEAD):
             self.query.stop()
-        end(self._config.attaching().host)
+        self._config.attaching().end()
 
 
 def running_jvm() -> int | None:

@@ -19,14 +19,15 @@ from pyspark import cloudpickle
 
 from peregrine.core.operator import Operator
 from peregrine.errors import ConfigurationError, UnknownName
+from peregrine.spark.published import current
 from peregrine.types import OpId
 
-_decoder = msgspec.msgpack.Decoder(dict[str, bytes])
+_decode = msgspec.msgpack.Decoder(dict[OpId, bytes]).decode
 
 
 def publish(file: Path, operators: Mapping[OpId, Operator], withdrawn: Iterable[OpId] = ()) -> None:
     """Add these operators to a registry or replace them, and take the withdrawn ones away."""
-    known = _decoder.decode(file.read_bytes()) if file.exists() else {}
+    known = _decode(file.read_bytes()) if file.exists() else {}
     known |= {op: dumps(operator) for op, operator in operators.items()}
     for op in withdrawn:
         known.pop(op, None)
@@ -40,11 +41,7 @@ def publish(file: Path, operators: Mapping[OpId, Operator], withdrawn: Iterable[
 
 def operator_of(file: str, op: OpId) -> Operator:
     """The operator of this name, as the file has it now."""
-    try:
-        found = os.stat(file)
-    except FileNotFoundError as error:
-        raise ConfigurationError(f"there is no registry of operators {file}", "publish the operators first") from error
-    pickled = _load(file, found.st_mtime_ns, found.st_ino)
+    pickled = current(file, "operators", _decode)
     if op not in pickled:
         raise UnknownName("operator", op, list(pickled))
     return _unpickle(op, pickled[op])
@@ -52,8 +49,7 @@ def operator_of(file: str, op: OpId) -> Operator:
 
 def names(file: str) -> list[OpId]:
     """The operators that there are now."""
-    found = os.stat(file)
-    return [OpId(op) for op in _load(file, found.st_mtime_ns, found.st_ino)]
+    return list(current(file, "operators", _decode))
 
 
 def dumps(code: Any) -> bytes:
@@ -61,11 +57,6 @@ def dumps(code: Any) -> bytes:
     cloud: Any = cloudpickle.dumps
     pickled: bytes = cloud(code)
     return pickled
-
-
-@lru_cache(maxsize=4)
-def _load(file: str, changed_ns: int, inode: int) -> dict[str, bytes]:
-    return _decoder.decode(Path(file).read_bytes())
 
 
 @lru_cache(maxsize=1024)

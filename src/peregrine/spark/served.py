@@ -4,16 +4,15 @@ The file is replaced whole. So a site may join or leave while the query runs: fr
 no longer read.
 """
 
-import os
 from collections.abc import Mapping
-from functools import lru_cache
 from pathlib import Path
-from typing import Literal
+from typing import Literal, get_args
 
 import msgspec
 
-from peregrine.errors import ConfigurationError
+from peregrine.errors import ConfigurationError, UnknownName
 from peregrine.net.chunk_files import write_aside
+from peregrine.spark.published import current
 from peregrine.types import PlaceId
 
 Runner = Literal["microbatch", "continuous"]
@@ -29,7 +28,7 @@ class Served(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     runner: Runner = MICROBATCH
 
 
-_decoder = msgspec.json.Decoder(dict[str, Served])
+_decode = msgspec.json.Decoder(dict[PlaceId, Served]).decode
 
 
 def publish(file: Path, places: Mapping[PlaceId, Served]) -> None:
@@ -41,18 +40,9 @@ def publish(file: Path, places: Mapping[PlaceId, Served]) -> None:
 
 def served_by(file: str) -> Mapping[PlaceId, Served]:
     """The places, as the file has them now."""
-    try:
-        found = os.stat(file)
-    except FileNotFoundError as error:
-        raise ConfigurationError(
-            f"there is no file of places {file}", "publish the places of the host first"
-        ) from error
-    return _load(file, found.st_mtime_ns, found.st_ino)
+    return current(file, "places", _decode)
 
 
-@lru_cache(maxsize=16)
-def _load(file: str, changed_ns: int, inode: int) -> Mapping[PlaceId, Served]:
-    try:
-        return {PlaceId(place): served for place, served in _decoder.decode(Path(file).read_bytes()).items()}
-    except msgspec.DecodeError as error:
-        raise ConfigurationError(f"{file}: {error}", "publish the places of the host again") from error
+def check_runner(runner: str) -> None:
+    if runner not in get_args(Runner):
+        raise UnknownName("runner", runner, list(get_args(Runner)))

@@ -25,6 +25,7 @@ from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows
 from pyspark.sql.types import BinaryType, IntegerType, LongType, StringType, StructField, StructType
 
 from peregrine.errors import ProtocolError, TransportError, Unauthorized
+from peregrine.net.protocol import SLICE_SCHEMA
 from peregrine.spark.epochs import Epochs
 from peregrine.spark.registry import names
 from peregrine.spark.served import CONTINUOUS, Served, served_by
@@ -32,19 +33,10 @@ from peregrine.spark.worker import client, freeze_heap, patiently
 from peregrine.types import PlaceId
 
 NAME = "peregrine-log"
-COLUMNS = ("place", "op", "group", "first_offset", "offsets", "body", "shard")
+_SHARD = pa.field("shard", pa.int32(), nullable=False)
+ARROW = SLICE_SCHEMA.append(_SHARD)
 _TYPES = (StringType(), StringType(), IntegerType(), LongType(), BinaryType(), BinaryType(), IntegerType())
-ARROW = pa.schema(
-    [
-        pa.field(name, kind, nullable=False)
-        for name, kind in zip(
-            COLUMNS,
-            (pa.string(), pa.string(), pa.int32(), pa.int64(), pa.binary(), pa.binary(), pa.int32()),
-            strict=True,
-        )
-    ]
-)
-SCHEMA = StructType([StructField(name, kind, False) for name, kind in zip(COLUMNS, _TYPES, strict=True)])
+SCHEMA = StructType([StructField(name, kind, False) for name, kind in zip(ARROW.names, _TYPES, strict=True)])
 
 EPOCH = -1  # stands for a group in what a continuous place has to read
 EPOCHS = "#epochs"  # in an offset: counts the epochs that are not about rows
@@ -185,8 +177,8 @@ class LogReader(DataSourceStreamReader):
                 continue
             for table in self._read_stretch(stretch):
                 shard = pa.array(table.column("group").to_numpy() % self._shards, pa.int32())
-                sharded = table.append_column(pa.field("shard", pa.int32(), nullable=False), shard)
-                yield from sharded.select(COLUMNS).combine_chunks().to_batches()
+                sharded = table.append_column(_SHARD, shard)
+                yield from sharded.select(ARROW.names).combine_chunks().to_batches()
 
     def _epoch(self, stretch: Stretch) -> pa.RecordBatch:
         """For each shard of a place the word that it is to be taken; its rows do not come by Spark."""
