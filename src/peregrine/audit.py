@@ -133,7 +133,7 @@ def _events(directory: Path) -> Iterable[Event]:
         if position:
             raise ConfigurationError(
                 f"the journal {directory} begins at {position}: a snapshot has cut off what was before",
-                "audit shorter runs, or raise snapshot_mb",
+                "run with keep_journal=True",
             )
         while found := records.read(position):
             for at, raw in found:

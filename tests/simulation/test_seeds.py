@@ -1,16 +1,15 @@
 """Random runs with every mechanism and every kind of fault, each compared with a run in which nothing happened.
 
-Fixed seeds, so that a change that breaks one is caught where it was made; and fresh ones, so that every run of the
-suite looks somewhere new. A failure prints the command that replays it.
+Fixed seeds, those that have found something, and fresh ones, so that every change looks somewhere new. A failure prints
+the command that replays it.
 """
-
-import secrets
 
 import pytest
 
 from peregrine.core.mechanisms import MECHANISMS
 from peregrine.sim.runner import SeedResult, run_seed
 from peregrine.sim.scenario import Options
+from seeds import fresh
 
 FIXED = 120
 FRESH = 60
@@ -35,8 +34,19 @@ def test_fixed_seeds_have_no_violation(start: int) -> None:
 
 @pytest.mark.parametrize("chunk", range(FRESH // CHUNK))
 def test_fresh_seeds_have_no_violation(chunk: int) -> None:
-    start = secrets.randbelow(10**9)
+    start = fresh("seeds") + chunk * CHUNK
     without_violation(range(start, start + CHUNK), Options())
+
+
+@pytest.mark.parametrize(
+    "seed",
+    [
+        # Outputs through the gate of the root came 0.7 s later than those behind them through the gate at home.
+        504369231,
+    ],
+)
+def test_seeds_that_have_found_something_have_no_violation(seed: int) -> None:
+    without_violation(range(seed, seed + 1), Options())
 
 
 @pytest.mark.parametrize("mechanism", MECHANISMS)

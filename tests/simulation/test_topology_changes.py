@@ -4,8 +4,6 @@ And what protects a run from the network is needed: without it, the simulator fi
 protects the order alone is easier to find without time: `test_rehoming_net.py`.)
 """
 
-import secrets
-
 import pytest
 
 from peregrine.errors import PeregrineError
@@ -14,6 +12,7 @@ from peregrine.sim.runner import SeedResult, run_seed
 from peregrine.sim.scenario import Options, draw
 from peregrine.sim.simulation import Doubles, Simulation
 from rehoming_faults import PATCHES, ROUTERS
+from seeds import fresh
 
 OPTIONS = Options(topology_changes=True)
 FIXED = 30
@@ -39,7 +38,7 @@ def test_fixed_seeds_have_no_violation(start: int) -> None:
 
 
 def test_fresh_seeds_have_no_violation() -> None:
-    start = secrets.randbelow(10**9)
+    start = fresh("topology changes")
     without_violation(range(start, start + FRESH))
 
 

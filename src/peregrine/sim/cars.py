@@ -193,8 +193,8 @@ class Watch:
 
     def _begun(self, id: MigrationId) -> None:
         for running in self.run.manager.machine.coordinator.running.values():
-            if id in running.migrations and id not in self.journeys:
-                self.journeys[id] = Journey(running.migrations[id])
+            if id in running.open and id not in self.journeys:
+                self.journeys[id] = Journey(running.open[id])
                 self._enter(id, Phase.COPY)
 
     def _enter(self, id: MigrationId, phase: Phase) -> None:

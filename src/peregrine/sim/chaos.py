@@ -7,7 +7,7 @@ import random
 from dataclasses import replace
 
 from peregrine.core import reconfigure
-from peregrine.core.keyspace import KeySet
+from peregrine.core.keyspace import KeySet, stable_hash
 from peregrine.core.mechanisms import MECHANISMS
 from peregrine.core.placement import Placement
 from peregrine.core.reconfigure import Move, Plan, Stage
@@ -45,6 +45,7 @@ def draw_plan(rng: random.Random, scenario: Scenario, placement: Placement, id: 
         mechanism,
         caught_up_lag_rows=rng.choice((0, 0, 20)),
         shed_below=rng.randint(1, 12) if mechanism == "shed" else 0,
+        overlap=stable_hash(id) % 2 == 0,
     )
 
 

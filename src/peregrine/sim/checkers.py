@@ -112,18 +112,20 @@ def _replicas(run: Simulation) -> list[Violation]:
 def _one_emitter(run: Simulation) -> list[Violation]:
     """At most one place emits for a key at any time: places follow each other as the key has moved.
 
-    Outputs are seen at their gate. Where sites change their parents they may get there late, behind a fence, when their
-    key has moved on: there they are taken in the order that they have in the end.
+    That holds for what was emitted, in the order that it has in the end, and for what each gate lets through, in turn.
+    Two gates are not compared by the clock: an output of a row that had come from above goes through a gate up there,
+    and is still on its way when the next one goes through the gate at home. Where sites change their parents the same
+    is true of one gate, behind a fence.
     """
     violations = [Violation("one place emits for a key", f"twice: {each}") for each in run.observed.twice]
     if not run.scenario.ordered:
         return violations
-    emitters = [(op, key, places) for (op, key), places in run.observed.emitters.items()]
-    if run.scenario.changes:
-        emitters = [
-            (op, key, [place for place, _ in groupby(by[seq] for seq in sorted(by))])
-            for (op, key, _), by in run.observed.outputs.items()
-        ]
+    emitters = [
+        (op, key, [place for place, _ in groupby(by[seq] for seq in sorted(by))])
+        for (op, key, _), by in run.observed.outputs.items()
+    ]
+    if not run.scenario.changes:
+        emitters += [(op, key, places) for (_, op, key), places in run.observed.emitters.items()]
     home = run.scenario.topology.main_place(run.scenario.topology.root)
     for op, key, places in sorted(emitters):
         owner = next((place for o, keys, place in run.scenario.initial if o == op and key in keys), home)

@@ -21,7 +21,7 @@ from peregrine.sim.checkers import prove
 from peregrine.sim.operators import emitter
 from peregrine.sim.script import Script
 from peregrine.sim.simulation import Simulation
-from peregrine.types import SiteId, site_of
+from peregrine.types import OpId, PlaceId, SiteId, site_of
 
 
 class Steady(random.Random):
@@ -68,6 +68,7 @@ class _Teller:
         self._run = run
         self.slowest_ms: dict[str, float] = {}  # from a row to its result at the root, the longest of each key
         self._announced: set[str] = set()
+        self._emits: dict[tuple[OpId, str], PlaceId] = {}
         for at_ms, asked in script.replicas:
             if at_ms:
                 run.at(at_ms, partial(self._ask_for_replicas, asked))
@@ -110,7 +111,7 @@ class _Teller:
         match effect:
             case Report(_, id, "begun"):
                 for running in self._run.manager.machine.coordinator.running.values():
-                    if id in running.migrations and running.plan.id not in self._announced:
+                    if id in running.open and running.plan.id not in self._announced:
                         self._announce(running.plan, f"submitted because {running.plan.note}")
             case Report(_, id, "done", moved) if moved.shed:
                 self._run.world.tell(f"{id} sheds {', '.join(f'{key} after {rows} rows' for key, rows in moved.shed)}")
@@ -150,9 +151,9 @@ class _Teller:
             first.setdefault(emitter(source), seq)
         of = "window" if self._run.scenario.specs[emitted.op].windowed else "row"
         for key, seq in first.items():
-            places = self._run.observed.emitters.get((emitted.op, key))
-            if places and places[-1] != emitted.place:
+            if self._emits.get((emitted.op, key), emitted.place) != emitted.place:
                 self._run.world.tell(f"{emitted.place} emits {key} from {of} {seq} on")
+            self._emits[emitted.op, key] = emitted.place
 
 
 def _happened(run: Simulation) -> Iterable[str]:

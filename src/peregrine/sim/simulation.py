@@ -77,8 +77,9 @@ Line = tuple[OpId, str, SourceId]  # what outputs are for, their key and source:
 class Observed:
     """What a run did, for the checkers."""
 
-    emitters: dict[tuple[OpId, str], list[PlaceId]] = field(default_factory=dict)
-    # (operator, key for which it emits, line of its outputs) -> seq -> where it was emitted; of runs with changes
+    # (gate, operator, key for which it emits) -> the places whose outputs it let through, in turn
+    emitters: dict[tuple[SiteId, OpId, str], list[PlaceId]] = field(default_factory=dict)
+    # (operator, key for which it emits, line of its outputs) -> seq -> where it was emitted
     outputs: dict[tuple[OpId, str, Line], dict[int, PlaceId]] = field(default_factory=dict)
     twice: list[str] = field(default_factory=list)  # outputs that were emitted more than once
     moved: list[Migration] = field(default_factory=list)
@@ -405,11 +406,10 @@ class Simulation:
         match effect:
             case Emitted(place, op, rows):
                 for source in rows.batch.column(2).to_pylist():
-                    places = self.observed.emitters.setdefault((op, emitter(source)), [])
+                    places = self.observed.emitters.setdefault((site, op, emitter(source)), [])
                     if not places or places[-1] != place:
                         places.append(place)
-                if self.scenario.changes:
-                    self._note_outputs(place, op, rows)
+                self._note_outputs(place, op, rows)
             case DeadLetter(_, reason):
                 self.observed.dead_letters.append(reason)
             case Report():
