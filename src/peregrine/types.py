@@ -4,13 +4,15 @@ A place is `site` or `site/host`; an operator is `app/op`. Keeping them as NewTy
 time and impossible to mix up in a type checker.
 """
 
-from typing import NewType
+from typing import Literal, NewType
 
 OpId = NewType("OpId", str)
 SiteId = NewType("SiteId", str)
 PlaceId = NewType("PlaceId", str)
 SourceId = NewType("SourceId", str)
 MigrationId = NewType("MigrationId", str)
+
+Runner = Literal["microbatch", "continuous"]  # how a host runs (spark/host.py, spark/continuous.py)
 
 
 def site_of(place: PlaceId) -> SiteId:

@@ -218,3 +218,11 @@ def test_a_file_that_cannot_be_read_is_a_configuration_error(tmp_path: Path) -> 
     (tmp_path / "bytes.toml").write_bytes(b"\xff\xfe\x00")
     with pytest.raises(ConfigurationError, match="is not UTF-8"):
         load(tmp_path / "bytes.toml")
+
+
+def test_a_site_says_how_its_host_runs() -> None:
+    text = TREE.replace("cpu_price = 0.04", 'cpu_price = 0.04\nrunner = "continuous"')
+    assert parse(text).runners == {SiteId("cloud"): "continuous"}
+    assert mistakes(TREE + 'runner = "fast"') == [
+        "p.toml: [sites.edge1] runner: must be 'microbatch' or 'continuous', not 'fast'"
+    ]

@@ -84,7 +84,7 @@ def told(effects: list[CoordinatorEffect]) -> list[tuple[SiteId, str, str]]:
 def picture(c: Coordinator) -> Any:
     """Everything about a coordinator that a refused plan must not change."""
     instances = {op: dict(c.placement.instances(op)) for op in c.placement.operators}
-    running = {id: (run.plan, run.stage, dict(run.status), run.cancelled) for id, run in c.running.items()}
+    running = {id: (run.plan, run.begun, [*run.open], {*run.switched}, run.cancelled) for id, run in c.running.items()}
     return instances, running, set(c._known), [c.busy(OP, keys(name)) for name in ("car1", "car2", "van1", "bus1")]
 
 
@@ -299,6 +299,37 @@ def test_a_stage_begins_when_the_one_before_has_ended() -> None:
     assert len(told(c.step(Submit(Plan("p", stages))))) == 2
     assert c.step(Report(CLOUD, MigrationId("p.0.0"), "done")) == []
     assert told(c.step(Report(EDGE2, MigrationId("p.0.1"), "done"))) == [(EDGE1, "Begin", "p.1.0")]
+
+
+def test_in_a_plan_that_overlaps_a_stage_begins_when_the_one_before_has_switched() -> None:
+    c = coordinator()
+    c.step(Submit(Plan("p", ((up("car1"),), (up("car2"),)), overlap=True)))
+    assert told(c.step(Report(EDGE1, MigrationId("p.0.0"), "switched"))) == [(EDGE1, "Begin", "p.1.0")]
+    assert c.running["p"].stage == 0
+    assert c.step(Report(CLOUD, MigrationId("p.0.0"), "done")) == [] and c.running["p"].stage == 1
+    assert c.step(Report(EDGE1, MigrationId("p.1.0"), "switched")) == []
+    (ended,) = c.step(Report(CLOUD, MigrationId("p.1.0"), "done"))
+    assert isinstance(ended, PlanEnded) and ended.outcome is Status.DONE
+    assert [m.id for m in ended.moved] == ["p.0.0", "p.1.0"]
+
+
+def test_stages_of_the_same_keys_do_not_overlap() -> None:
+    c = coordinator()
+    back = Move(OP, keys("car1"), AT_CLOUD, AT_REGION)
+    c.step(Submit(Plan("p", ((up("car1"),), (back,)), overlap=True)))
+    assert c.step(Report(EDGE1, MigrationId("p.0.0"), "switched")) == []
+    assert told(c.step(Report(CLOUD, MigrationId("p.0.0"), "done"))) == [(REGION, "Begin", "p.1.0")]
+
+
+def test_a_plan_that_overlaps_ends_when_all_that_has_begun_has_ended() -> None:
+    c = coordinator()
+    c.step(Submit(Plan("p", ((up("car1"),), (up("car2"),)), overlap=True)))
+    c.step(Report(EDGE1, MigrationId("p.0.0"), "switched"))
+    assert (EDGE1, "Abort", "p.1.0") in told(c.step(Cancel("p")))
+    assert c.step(Report(EDGE1, MigrationId("p.1.0"), "aborted")) == []
+    (ended,) = c.step(Report(CLOUD, MigrationId("p.0.0"), "done"))
+    assert isinstance(ended, PlanEnded) and ended.outcome is Status.ABORTED
+    assert [m.id for m in ended.moved] == ["p.0.0"]
 
 
 def test_commands_are_sent_again_until_they_are_answered() -> None:

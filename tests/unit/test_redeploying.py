@@ -4,7 +4,7 @@ from peregrine.core.attachments import Attachments
 from peregrine.core.coordinator import Status, Submit, ToRouter
 from peregrine.core.keyspace import KeySet
 from peregrine.core.manager import Manager, ManagerEffect, ManagerEvent
-from peregrine.core.messages import Begin, Rehome, Rehomed, Report, Tick
+from peregrine.core.messages import Attached, Begin, Rehome, Rehomed, Report, Tick
 from peregrine.core.operator import OpSpec
 from peregrine.core.placement import Placement
 from peregrine.core.reconfigure import Move, Plan
@@ -49,6 +49,7 @@ class Railway:
             planning=PlannedChanges(self.planner),
         )
         self._now_ms = 0
+        self._told: list[ManagerEffect] = []
 
     @property
     def topology(self) -> Topology:
@@ -61,9 +62,15 @@ class Railway:
         return self.manager.step(event)
 
     def tell(self, fact: object) -> list[ManagerEffect]:
-        return self.step(TopologyChanged(fact))
+        """What is to be done about it at once comes with the next tick."""
+        told = self.step(TopologyChanged(fact))
+        self._told += [each for each in told if not isinstance(each, PutOff)]
+        return told
 
     def tick(self) -> list[ManagerEffect]:
+        if self._told:
+            told, self._told = self._told, []
+            return told
         self._now_ms += 2000
         return self.step(Tick(self._now_ms))
 
@@ -111,6 +118,16 @@ def test_a_train_changes_edges_and_its_keys_follow_it() -> None:
     assert railway.manager.redeploying is not None and railway.manager.redeploying.current is None
 
 
+def test_a_train_leaves_when_its_source_was_dismissed() -> None:
+    railway = Railway()
+    railway.tell(SiteRemoved(TRAIN, 1))
+    assert wanted(railway.obey(railway.tick())) == ["put off"]
+    railway.step(Attached(TRAIN, SourceId("s"), 1, 0, gone=True))
+    railway.step(Attached(TRAIN, SourceId("s"), 1, 0))  # said again, by somebody who does not know yet
+    assert wanted(railway.obey(railway.tick())) == ["train: edge1 -> None", "done"]
+    assert TRAIN not in railway.topology
+
+
 def test_a_rehoming_is_asked_for_again_until_it_is_reported() -> None:
     railway = Railway()
     railway.tell(SiteMoved(TRAIN, EDGE1, EDGE2, Link(1.0), 1))
@@ -121,8 +138,8 @@ def test_a_rehoming_is_asked_for_again_until_it_is_reported() -> None:
 
 def test_a_site_that_is_to_leave_gives_its_keys_away_first() -> None:
     railway = Railway()
+    railway.tell(SiteRemoved(EDGE1, 2))  # waits for what may come with it
     railway.tell(SiteMoved(TRAIN, EDGE1, EDGE2, Link(1.0), 1))
-    railway.tell(SiteRemoved(EDGE1, 2))
     assert wanted(railway.obey(railway.tick())) == [
         "k: edge1 -> cloud",
         "train: edge1 -> edge2",
@@ -193,3 +210,23 @@ def test_a_rehoming_waits_for_a_migration_whose_rows_it_would_reorder() -> None:
     assert not any(text.startswith("train") for text in wanted(railway.tick()))
     effects = railway.obey(railway.step(Report(CLOUD, MigrationId("up.0.0"), "done")))
     assert "train: edge1 -> edge2" in wanted(effects)
+
+
+def test_sites_whose_ways_share_a_router_change_their_parents_one_after_the_other() -> None:
+    link, edges = Link(1.0), [SiteId(f"e{n}") for n in range(4)]
+    below = {SiteId(name): (edges[n], link) for n, name in enumerate(("a", "c", "b"))}
+    topology = Topology.tree(CLOUD, dict.fromkeys(edges, (CLOUD, link)) | below)
+    changes = Changes()
+    planner = Planner(World.of(topology, changes), Layout({}, PlaceId(CLOUD), changes), TopologyQueue(CLOUD))
+    manager = Manager(Placement(topology, {}), {}, Attachments(), lambda op, keys: (), planning=PlannedChanges(planner))
+    effects: list[ManagerEffect] = []
+    for fact in (
+        *(LinkRemoved(SiteId("a"), edges[0], 1), LinkSet(SiteId("a"), edges[1], link, 1)),
+        *(LinkRemoved(SiteId("c"), edges[1], 1), LinkSet(SiteId("c"), edges[2], link, 1)),
+        SiteMoved(SiteId("b"), edges[2], edges[3], link, 1),
+    ):
+        effects += manager.step(TopologyChanged(fact))
+    assert wanted(effects) == ["a: e0 -> e1", "b: e2 -> e3"]  # they meet at the cloud, and nowhere else
+    assert wanted(manager.step(Rehomed(SiteId("a"), 1))) == []
+    assert wanted(manager.step(Rehomed(SiteId("b"), 2))) == ["c: e1 -> e2"]
+    assert wanted(manager.step(Rehomed(SiteId("c"), 3))) == ["done"]

@@ -1,4 +1,5 @@
-"""Carries out plans: stage after stage, the migrations of a stage at the same time, on disjoint keys.
+"""Carries out plans: stage after stage, the migrations of a stage at the same time, on disjoint keys. In a plan that
+overlaps, a stage begins when those before it have switched, and does not wait for the end that follows.
 
 Like a router it is a deterministic machine over a durable journal of what happened to it, so a manager that died goes
 on where it was. It sits on no data path and coordinates nothing in time: it begins migrations and notices their end.
@@ -16,7 +17,7 @@ from peregrine.core.messages import Abort, Begin, Command, Query, Report, Tick
 from peregrine.core.migrate import Migration, Role
 from peregrine.core.operator import OpSpec
 from peregrine.core.placement import Placement
-from peregrine.core.reconfigure import Move, Plan
+from peregrine.core.reconfigure import Move, Plan, Stage
 from peregrine.core.replication import NOTHING_MOVED, StateMoved
 from peregrine.core.rules import RuleTable
 from peregrine.core.topology import Topology
@@ -28,8 +29,6 @@ RETRY_MS = 1000
 
 
 class Status(StrEnum):
-    BEGUN = "begun"
-    SWITCHED = "switched"  # no way back any more
     DONE = "done"
     ABORTED = "aborted"
 
@@ -67,18 +66,29 @@ CoordinatorEffect = ToRouter | PlanEnded
 @dataclass(slots=True)
 class Running:
     plan: Plan
-    stage: int = 0
+    begun: int = 0  # stages
     cancelled: bool = False
-    status: dict[MigrationId, Status] = field(default_factory=dict)  # of the current stage
-    migrations: dict[MigrationId, Migration] = field(default_factory=dict)
+    stopped: bool = False  # one of its migrations was aborted, or its rest cannot be carried out
+    open: dict[MigrationId, Migration] = field(default_factory=dict)
+    switched: set[MigrationId] = field(default_factory=set)  # of those that are open
     moved: list[Migration] = field(default_factory=list)
     state: StateMoved = NOTHING_MOVED
-    waits: bool = False  # its stage begins when a site has changed its parent
+    waits: bool = False  # its next stage begins when a site has changed its parent
     tree: Topology | None = None  # in which its rest is known to be valid
 
-    def open(self) -> list[Migration]:
-        ended = (Status.DONE, Status.ABORTED)
-        return [self.migrations[mid] for mid, status in self.status.items() if status not in ended]
+    @property
+    def stage(self) -> int:
+        """The first that has not ended."""
+        return min(map(stage_of, self.open), default=self.begun)
+
+    def close(self, migration: MigrationId) -> None:
+        del self.open[migration]
+        self.switched.discard(migration)
+
+    @property
+    def rest(self) -> tuple[Stage, ...]:
+        """What is to begin."""
+        return () if self.cancelled or self.stopped else self.plan.stages[self.begun :]
 
 
 class Coordinator:
@@ -112,7 +122,7 @@ class Coordinator:
                 self._known.add(plan.id)
                 self.running[plan.id] = Running(plan, tree=self._topology)
                 self._claim(plan, True)
-                self._begin_stage(self.running[plan.id])
+                self._go_on(self.running[plan.id])
             case Cancel(plan_id):
                 self._cancel(plan_id)
             case Report():
@@ -137,7 +147,7 @@ class Coordinator:
         into = tuple(
             migration
             for run in self.running.values()
-            for migration in run.open()
+            for migration in run.open.values()
             if self._below(site, migration.target) and not self._below(site, migration.source)
         )
         self._stood_in.update(dict.fromkeys(migration.id for migration in into))
@@ -152,7 +162,7 @@ class Coordinator:
             self._validity.out_of_line(Move(m.op, m.keys, m.source, m.target, m.anchor), after) is not None
             or (m.id in self._stood_in and self._below(site, m.target) != self._below(site, PlaceId(m.gate)))
             for run in self.running.values()
-            for m in run.open()
+            for m in run.open.values()
         )
 
     def changed(self, site: SiteId, topology: Topology) -> list[CoordinatorEffect]:
@@ -162,7 +172,7 @@ class Coordinator:
         self.placement.topology = topology
         for run in list(self.running.values()):
             if run.waits:
-                self._begin_stage(run)
+                self._go_on(run)
         return self._effects
 
     def uses(self, sites: Iterable[SiteId]) -> bool:
@@ -249,29 +259,49 @@ class Coordinator:
 
     # --- carrying it out ---
 
+    def _go_on(self, run: Running) -> None:
+        """Begin what may begin; a plan of which nothing is left has ended."""
+        run.waits = False
+        while run.rest and not run.waits and self._may_begin(run, run.rest[0]):
+            run.waits = any(map(self._crosses, run.rest[0]))
+            if not run.waits:
+                self._begin_stage(run)
+        if not run.open and not run.rest:
+            complete = run.begun == len(run.plan.stages) and not run.stopped
+            self._end(run, Status.DONE if complete else Status.ABORTED)
+
+    def _may_begin(self, run: Running, stage: Stage) -> bool:
+        """Nothing is under way, or what is has switched and has nothing to do with this stage."""
+        if not run.open:
+            return True
+        if not run.plan.overlap or run.switched != run.open.keys() or self._mechanisms[run.plan.mechanism].alone:
+            return False
+        return not any(self._concerns(move, other) for move in stage for other in run.open.values())
+
+    def _concerns(self, move: Move, other: Migration) -> bool:
+        """As two migrations of one stage must not: by the same keys, or by operators that feed each other."""
+        same = move.op == other.op and not move.keys.isdisjoint(other.keys)
+        return same or self._validity.feed_each_other(move.op, other.op)
+
     def _begin_stage(self, run: Running) -> None:
-        run.status.clear()
-        run.migrations.clear()
-        run.waits = any(map(self._crosses, run.plan.stages[run.stage]))
-        if run.waits:
-            return
         if run.tree is not self._topology and not self._still_valid(run):
-            self._end(run, Status.ABORTED)
+            run.stopped = True
             return
-        for i, move in enumerate(run.plan.stages[run.stage]):
-            migration = self._migration(run.plan, move, _migration_id(run, i))
-            run.migrations[migration.id] = migration
-            run.status[migration.id] = Status.BEGUN
+        for i, move in enumerate(run.rest[0]):
+            migration = self._migration(run.plan, move, MigrationId(f"{run.plan.id}.{run.begun}.{i}"))
+            run.open[migration.id] = migration
             self._tell(migration, Role.ANCHOR, Begin(migration))
+        run.begun += 1
 
     def _still_valid(self, run: Running) -> bool:
         """It was planned for another tree."""
         run.tree = self._topology
-        rest, mechanism = run.plan.stages[run.stage :], self._mechanisms[run.plan.mechanism]
-        mine = set(run.plan.moves())
+        mechanism, mine = self._mechanisms[run.plan.mechanism], set(run.plan.moves())
         try:
             with self.placement.trial():
-                for stage in rest:
+                for m in run.open.values():
+                    self.placement.move(m.op, m.keys, m.source, m.target)
+                for stage in run.rest:
                     self._validity.check_stage(
                         stage, mechanism, lambda op: [move for move in self._coming(op) if move not in mine]
                     )
@@ -311,38 +341,26 @@ class Coordinator:
                 return  # it has ended meanwhile
             raise UnknownName("plan", plan_id, list(self.running))
         run.cancelled = True
-        if run.waits:
-            self._end(run, Status.ABORTED)
-        else:
-            self._ask_again(run)
+        self._ask_again(run)
+        self._go_on(run)
 
     def _on_report(self, report: Report) -> None:
         run = self.running.get(plan_of(report.migration))
-        status = None if run is None else run.status.get(report.migration)
-        if run is None or status in (None, Status.DONE, Status.ABORTED):
+        migration = None if run is None else run.open.get(report.migration)
+        if run is None or migration is None:
             return
-        migration = run.migrations[report.migration]
         match report.status:
             case "switched":
-                run.status[report.migration] = Status.SWITCHED
+                run.switched.add(migration.id)
             case "aborted":
-                run.status[report.migration] = Status.ABORTED
+                run.stopped = True
+                run.close(migration.id)
             case "done":
-                run.status[report.migration] = Status.DONE
+                run.close(migration.id)
                 run.moved.append(migration)
                 run.state += report.moved
                 self.placement.move(migration.op, migration.keys, migration.source, migration.target)
-        if not run.open():
-            self._end_stage(run)
-
-    def _end_stage(self, run: Running) -> None:
-        aborted = run.cancelled or Status.ABORTED in run.status.values()
-        run.stage += 1
-        if run.stage < len(run.plan.stages) and not aborted:
-            self._begin_stage(run)
-            return
-        complete = run.stage == len(run.plan.stages) and Status.ABORTED not in run.status.values()
-        self._end(run, Status.DONE if complete else Status.ABORTED)
+        self._go_on(run)
 
     def _end(self, run: Running, outcome: Status) -> None:
         del self.running[run.plan.id]
@@ -356,8 +374,8 @@ class Coordinator:
             self._ask_again(run)
 
     def _ask_again(self, run: Running) -> None:
-        for migration in run.open():
-            if run.status[migration.id] is not Status.SWITCHED:
+        for migration in run.open.values():
+            if migration.id not in run.switched:
                 command = Abort(migration) if run.cancelled else Begin(migration)
                 self._tell(migration, Role.ANCHOR, command)
             self._tell(migration, Role.TARGET, Query(migration))
@@ -366,12 +384,12 @@ class Coordinator:
         self._effects.append(ToRouter(migration.site(role), command))
 
 
-def _migration_id(run: Running, number: int) -> MigrationId:
-    return MigrationId(f"{run.plan.id}.{run.stage}.{number}")
-
-
 def plan_of(migration: MigrationId) -> str:
     return migration.rsplit(".", 2)[0]
+
+
+def stage_of(migration: MigrationId) -> int:
+    return int(migration.rsplit(".", 2)[1])
 
 
 def _places(plan: Plan) -> set[PlaceId]:

@@ -270,6 +270,10 @@ class Legs:
             leg.caught_up = True
             self.happen(leg, leg.then)
 
+    @property
+    def waits_for_time(self) -> bool:
+        return self.replicating.keeps_any or any(leg.unripe for leg in self.book)
+
     def on_tick(self) -> None:
         for leg in self.book:
             unripe, leg.unripe = leg.unripe, {}  # a slow host is not asked again before it has answered

@@ -61,6 +61,8 @@ class Manager:
     def step(self, event: ManagerEvent) -> list[ManagerEffect]:
         """A plan of the user that cannot be carried out raises an error and changes nothing."""
         effects: list[ManagerEffect] = []
+        if isinstance(event, Attached) and self.mobility.is_old(event):
+            return effects
         if isinstance(event, Submit | Cancel | Report | Tick):
             effects += self._coordinate(event)
         if isinstance(event, Attached | Stray | Tick):

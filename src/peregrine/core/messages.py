@@ -79,10 +79,11 @@ class ChunksHere:
 
 @dataclass(frozen=True, slots=True)
 class Attach:
-    """A device has connected to this site, for the `nth` time that it connects anywhere."""
+    """A device has connected to this site, for the `nth` time that it connects anywhere; or it is `gone`, for good."""
 
     source: SourceId
     nth: int = 0
+    gone: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -277,12 +278,15 @@ class Stray:
 
 @dataclass(frozen=True, slots=True)
 class Attached:
-    """Where a device is connected. Said again now and then while it is heard, in case that the manager missed it."""
+    """Where a device is connected, or was until it was `gone`. Said again now and then while it is heard, in case that
+    the manager missed it.
+    """
 
     site: SiteId
     source: SourceId
     now_ms: int
     nth: int = 0
+    gone: bool = False
 
 
 Effect = (

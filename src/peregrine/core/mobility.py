@@ -76,10 +76,19 @@ class Mobility:
             case Tick(now_ms):
                 return [effect for trip in list(self.trips.values()) for effect in self._settled(trip, now_ms)]
 
+    def is_old(self, news: Attached) -> bool:
+        """Is something newer known of where its source is?"""
+        return news.nth < self.next_nth(news.source)
+
+    def next_nth(self, source: SourceId) -> int:
+        """Of a source that was gone and comes back, at least."""
+        return self._moves.get(source, 0)
+
     def _attached(self, news: Attached) -> Iterable[MobilityEffect]:
         site, source = news.site, news.source
-        if news.nth < self._moves.get(source, 0):
-            return  # older than what is known
+        if news.gone:  # rows of it may still be under way from where it is known to be
+            self._moves[source] = news.nth + 1
+            return
         self._moves[source] = news.nth
         if self._attachments.attach(source, site) != site:
             self._since_ms[source] = news.now_ms

@@ -1,7 +1,8 @@
 """Reconfigurations, composed of Migrate alone (Falcon III-D, figure 4).
 
-A plan is stages that run one after the other; the migrations of a stage run at the same time, on disjoint keys. Each
-function here only says *what* to do; `core/coordinator.py` checks it against the placement and carries it out.
+A plan is stages that run one after the other, or overlap; the migrations of a stage run at the same time, on disjoint
+keys. Each function here only says *what* to do; `core/coordinator.py` checks it against the placement and carries it
+out.
 """
 
 from collections.abc import Iterable, Sequence
@@ -35,6 +36,7 @@ class Plan:
     mechanism: str = "live"
     caught_up_lag_rows: int = 0
     shed_below: int = 0
+    overlap: bool = False  # a stage begins when those before it have switched, unless it needs their end
     note: str = field(default="", compare=False)
 
     def moves(self) -> Iterable[Move]:

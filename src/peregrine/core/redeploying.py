@@ -41,8 +41,10 @@ class Redeployment(Protocol):
 class Planning(Protocol):
     """What plans redeployments."""
 
-    def tell(self, fact: object) -> None:
-        """A fact about the topology. What contradicts another is an error, and neither is believed."""
+    def tell(self, fact: object) -> bool:
+        """A fact about the topology. What contradicts another is an error, and neither is believed. True if it needs no
+        other to be carried out.
+        """
 
     def plan(self) -> Redeployment | None: ...
     def why_not(self) -> Sequence[tuple[str, PlanError]]:
@@ -53,6 +55,7 @@ class Planning(Protocol):
     def attached(self, source: SourceId, site: SiteId) -> bool:
         """False if it was known to be there."""
 
+    def detached(self, source: SourceId) -> None: ...
     def moved(self, op: OpId, keys: KeySet, place: PlaceId) -> None: ...
     def site(self, site: SiteId) -> Site: ...
     def link(self, a: SiteId, b: SiteId) -> Link: ...
@@ -104,7 +107,7 @@ class Running:
     done: list[Move] = field(default_factory=list)
     failed: bool = False
     wave: int = -1
-    to_begin: list[Rehoming] = field(default_factory=list)  # of this wave: they wait for migrations to end
+    to_begin: list[Rehoming] = field(default_factory=list)  # of this wave: they wait for migrations, or for others
     open: dict[int, Rehome] = field(default_factory=dict)  # rehomings of this wave
     rehomed: list[Rehoming] = field(default_factory=list)
     left_out: list[str] = field(default_factory=list)
@@ -133,6 +136,9 @@ class Redeploying:
                 self._on_rehomed(number)
             case PlanEnded():
                 self._on_ended(event)
+            case Attached(_, source, gone=True):
+                self._planning.detached(source)
+                self._stirred = True
             case Attached(site, source):
                 if site in self._placement.topology and self._planning.attached(source, site):
                     self._stirred = True
@@ -154,10 +160,13 @@ class Redeploying:
 
     def _hear(self, fact: object) -> None:
         try:
-            self._planning.tell(fact)
-            self._stirred = True
+            whole = self._planning.tell(fact)
         except ConfigurationError as error:
             self._effects.append(PutOff(str(fact), error))
+            return
+        self._stirred = True
+        if whole and self.current is None:
+            self._plan()
 
     def _plan(self) -> None:
         self._stirred = False
@@ -183,6 +192,8 @@ class Redeploying:
             if now.running or now.plans or now.to_begin or now.open:
                 return
             self._next(now)
+            if self.current is None:  # what came meanwhile need not wait for the next tick
+                self._plan()
 
     def _submit(self, now: Running) -> None:
         plans, now.plans = now.plans, []
@@ -221,7 +232,10 @@ class Redeploying:
         waiting, now.to_begin = now.to_begin, []
         for rehoming in waiting:
             after = self._tree_after(rehoming)
-            if self._coordinator.disturbed(rehoming.site, after):
+            opened = [command.rehoming for command in now.open.values()]
+            if any(self._share(rehoming, other) for other in opened) or self._coordinator.disturbed(
+                rehoming.site, after
+            ):
                 now.to_begin.append(rehoming)
                 continue
             self._numbers += 1
@@ -230,6 +244,22 @@ class Redeploying:
             below = topology.below(rehoming.site) if rehoming.site in topology else ()
             command = now.open[self._numbers] = Rehome(replace(rehoming, number=self._numbers), gates, below)
             self._effects.append(ToRouter(rehoming.site, command))
+
+    def _share(self, one: Rehoming, other: Rehoming) -> bool:
+        """Is a router on the ways of both, or is one that is on the way of one where the ways of the other meet? They
+        may meet at the same site. (Of sites that join or leave only the way is learnt or forgotten.)
+        """
+        mine, theirs = self._ways(one), self._ways(other)
+        if not mine or not theirs:
+            return False
+        return not mine.isdisjoint(theirs | {other.meets}) or one.meets in theirs
+
+    def _ways(self, rehoming: Rehoming) -> set[SiteId]:
+        """From the site to where its old way and its new one meet, without that."""
+        if rehoming.source is None or rehoming.target is None:
+            return set()
+        path = self._placement.topology.path(rehoming.source, rehoming.target)
+        return {rehoming.site, *path} - {rehoming.meets}
 
     def _send_again(self) -> None:
         for command in self.current.open.values() if self.current is not None else ():
@@ -253,6 +283,10 @@ class Redeploying:
             new = self._planning.site(site)
             return topology.with_site(site, target, link, new.hosts, new.cpu_price)
         return topology.with_parent(site, target, link)
+
+    def is_open(self, rehoming: Rehoming) -> bool:
+        """Has it been begun, and not been carried out?"""
+        return self.current is not None and any(each.rehoming == rehoming for each in self.current.open.values())
 
     def link(self, rehoming: Rehoming) -> Link:
         """Between a site and its parent to be, as it was told."""

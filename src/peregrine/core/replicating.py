@@ -141,6 +141,10 @@ class Replicating:
         """Of how many operators, sources and targets something is on its way or will be with the next refresh."""
         return sum(bool(kept.touched or kept.named) or self._under_way(at, kept) for at, kept in self._kept.items())
 
+    @property
+    def keeps_any(self) -> bool:
+        return bool(self._kept)
+
     def keeps(self, op: OpId, source: PlaceId, target: PlaceId, key: str) -> bool:
         kept = self._kept.get((op, source, target))
         return kept is not None and key in kept.keys

@@ -160,9 +160,12 @@ class Router:
                 self.legs.on_commit(place)
             case ChunksHere(fetch, bytes_moved):
                 self.legs.on_chunks(fetch, bytes_moved)
-            case Attach(source, nth):
+            case Attach(source, nth, gone):
                 self._attached[source] = nth
-                self._effects.append(Attached(self.site, source, self.now_ms, nth))
+                if gone:
+                    del self._attached[source]
+                    self._heard.pop(source, None)
+                self._effects.append(Attached(self.site, source, self.now_ms, nth, gone))
             case Tick(now_ms):
                 self._on_tick(now_ms)
             case SetOwner(op, keys, place):
@@ -191,6 +194,12 @@ class Router:
         return not self.pressed_from_above and all(
             end - self.commits.get(place, 0) <= self.config.host_lag_rows for place, end in self.ends.items()
         )
+
+    @property
+    def restless(self) -> bool:
+        """Would a tick do more than tell the time, and say again who is connected?"""
+        ticking = any(spec.ticks for spec in self.config.operators.values())
+        return ticking or bool(self._strays) or self.legs.waits_for_time
 
     def hear_pressure(self, pressed: bool) -> None:
         """The parent says whether it accepts rows. A hint that is told again and again, so it is not journaled."""

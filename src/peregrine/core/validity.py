@@ -55,7 +55,7 @@ class Validity:
                         f"two migrations of one stage move {{{(other.keys & move.keys).describe()}}} of {move.op}",
                         "put them into stages of their own",
                     )
-                if move.op in self._operators[other.op].feeds or other.op in self._operators[move.op].feeds:
+                if self.feed_each_other(move.op, other.op):
                     raise PlanError(
                         f"one stage moves {other.op} and {move.op}, which feed each other: they may end in any order",
                         "put them into stages of their own",
@@ -74,6 +74,9 @@ class Validity:
                     f" {move.source} to {move.target}",
                     f"choose {self._topology.lca(producer[1], site_of(move.source))}, where their way turns off",
                 )
+
+    def feed_each_other(self, one: OpId, other: OpId) -> bool:
+        return one in self._operators[other].feeds or other in self._operators[one].feeds
 
     def _check_move(self, move: Move, mechanism: Mechanism) -> None:
         spec = self._operators.get(move.op)
