@@ -177,6 +177,19 @@ def test_what_is_impossible_keeps_the_last_valid_deployment(
     assert len(planner.queue) == 1  # considered again with the next batch
 
 
+def test_a_site_whose_sources_were_dismissed_may_leave() -> None:
+    planner = railway()
+    planner.queue.offer(SiteRemoved(N8, 1))
+    assert planner.plan() is None
+    planner.detached(SourceId("t8"))
+    planner.detached(SourceId("nobody"))
+    assert redeploy(planner).shift.left == {N8: N5}
+    planner.failed()
+    assert planner.layout.feeding.at(N8) == ()  # that it was dismissed is not taken back
+    planner.attached(SourceId("t8"), N8, ((OTHER, keys("o")),))
+    assert planner.plan() is None
+
+
 def test_one_redeployment_at_a_time_and_one_that_fails_comes_again_with_what_came_meanwhile() -> None:
     planner = railway()
     redeploy(planner, SiteMoved(N8, N5, N6, LINK, 1))

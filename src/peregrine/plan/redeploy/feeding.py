@@ -38,6 +38,14 @@ class Feeding:
                 for group in keys.touched_groups():
                     changes.put_in(self._in_group, (op, group), source, None)
 
+    def detach(self, source: SourceId) -> None:
+        """It is no more; one that nobody knows is not, either."""
+        if source in self._site:
+            self._forget(source)
+            self._changes.remove_in(self._at, self._site[source], source)
+            self._changes.remove(self._site, source)
+            self._changes.remove(self._feeds, source)
+
     def _forget(self, source: SourceId) -> None:
         for op, keys in self._feeds.get(source, ()):
             for name in keys.plus:

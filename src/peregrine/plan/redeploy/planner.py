@@ -130,6 +130,12 @@ class Planner:
         self._news.append(partial(self.layout.feeding.attach, source, site, feeds))
         self._catch_up()
 
+    def detached(self, source: SourceId) -> None:
+        """A source is no more."""
+        self._attached.pop(source, None)
+        self._news.append(partial(self.layout.feeding.detach, source))
+        self._catch_up()
+
     def moved(self, op: OpId, keys: KeySet, place: PlaceId) -> None:
         """Somebody else's plan has ended: these keys live there now."""
         self._news.append(partial(self.layout.assign, op, keys, place))

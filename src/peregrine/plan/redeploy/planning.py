@@ -3,7 +3,7 @@
 from peregrine.core.keyspace import KeySet
 from peregrine.core.topology import Link, Site, Topology
 from peregrine.errors import PlanError
-from peregrine.plan.redeploy.events import TopologyEvent
+from peregrine.plan.redeploy.events import SiteMoved, TopologyEvent
 from peregrine.plan.redeploy.planner import Planner, Redeployment
 from peregrine.types import OpId, PlaceId, SiteId, SourceId
 
@@ -12,9 +12,10 @@ class PlannedChanges:
     def __init__(self, planner: Planner) -> None:
         self.planner = planner
 
-    def tell(self, fact: object) -> None:
+    def tell(self, fact: object) -> bool:
         assert isinstance(fact, TopologyEvent)
         self.planner.queue.offer(fact)
+        return isinstance(fact, SiteMoved)
 
     def plan(self) -> Redeployment | None:
         return self.planner.plan()
@@ -34,6 +35,9 @@ class PlannedChanges:
             return False
         self.planner.attached(source, site)
         return True
+
+    def detached(self, source: SourceId) -> None:
+        self.planner.detached(source)
 
     def moved(self, op: OpId, keys: KeySet, place: PlaceId) -> None:
         self.planner.moved(op, keys, place)

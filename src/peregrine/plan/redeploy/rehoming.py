@@ -3,8 +3,8 @@
 New sites come first, each below a parent that is there; sites that leave are last. In between, a site goes below its
 new parent when that and all above it are where they will stay, so it never goes below itself. `meets` is where its old
 way and its new one meet: there what went the one way is put in order with what goes the other (docs/decisions/0022).
-The rehomings of a wave happen at the same time: no router is on the ways of two of them, and none that is on one's way
-is where another's ways meet. They may meet at the same site.
+The rehomings of a wave may happen in any order, because none of them changes another's ways. Which of them may happen
+at the same time is found when they are carried out (`core/redeploying.py`).
 """
 
 from collections.abc import Iterator
@@ -48,22 +48,18 @@ def waves(world: World, shift: Shift) -> tuple[Wave, ...]:
 
     found: list[Wave] = []
     wave: list[Rehoming] = []
-    busy: set[SiteId] = set()  # on the way of any of this wave
-    tops: set[SiteId] = set()  # where any of this wave meets
+    ways: set[SiteId] = set()  # on which any of this wave depends
     for site in sorted(shift.rehomed, key=lambda each: (world.depth(each), each)):
         source, target = shift.rehomed[site]
         while True:
             old, new = list(chain(source)), list(chain(target))
-            above = set(old)
-            meets = next(each for each in new if each in above)
-            way = {site} | above.symmetric_difference(new)
-            if way.isdisjoint(busy | tops) and meets not in busy and site not in new:
+            if site not in ways and {each.site for each in wave}.isdisjoint((*old, *new)) and site not in new:
                 break
             assert wave, "what is nearer to the root has been rehomed"
             found.append(tuple(wave))
             settled.update((each.site, each.target) for each in wave if each.target is not None)
-            wave, busy, tops = [], set(), set()
-        wave.append(Rehoming(site, source, target, meets))
-        busy |= way
-        tops.add(meets)
+            wave, ways = [], set()
+        above = set(old)
+        wave.append(Rehoming(site, source, target, next(each for each in new if each in above)))
+        ways.update(old, new)
     return (*found, tuple(wave)) if wave else tuple(found)
