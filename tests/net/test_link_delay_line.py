@@ -26,6 +26,18 @@ def test_frames_that_are_due_arrive_together_and_in_order() -> None:
     assert slow.arrived(1.0) == Frame(3, [b"3", b"4"], 200)
 
 
+def test_where_calls_take_long_frames_wait_for_others_but_not_longer_than_half_the_latency() -> None:
+    slow = line(latency_ms=40.0)
+    slow.calls_take(0.005)
+    for seq in range(3):
+        slow.put(frame(seq), now_s=seq * 0.004)
+    assert slow.next_s == 0.05 and slow.arrived(0.0499) is None
+    assert slow.arrived(0.05) == Frame(0, [b"0", b"1", b"2"], 300)
+    slow.calls_take(1.0)
+    slow.put(frame(3), 0.0)
+    assert slow.arrived(0.0599) is None and slow.arrived(0.0681) == frame(3)
+
+
 def test_one_call_takes_no_more_than_the_other_side_can_do_at_once() -> None:
     quick = line()
     for seq in range(3):

@@ -62,12 +62,21 @@ def test_a_router_that_is_killed_loses_repeats_and_reorders_nothing(start: Start
         fill(device, keys[at : at + 300], at)
         cluster.restart(site)
     fill(device, keys[device_seq(device) :], device_seq(device))
+    while uncut(cluster) and len(keys) < 60_000:  # a snapshot comes with the rows, sooner or later
+        keys += [f"k{i % 5}" for i in range(1000)]
+        fill(device, keys[device_seq(device) :], device_seq(device))
+        assert device.flush(15)
     assert device.flush(15)
     until(lambda: cluster.clients[CLOUD].status().results_end == len(keys))
     assert cluster.results() == expected("d", keys)
     assert [host.failed for host in cluster.hosts.values()] == [None, None]
-    for log in ("cloud/journal", "edge/journal", "edge/out/cloud", "cloud/hosts/cloud"):
-        assert not list((cluster.directory / log).glob(f"{0:020d}.*")), f"{log} was not cut behind a snapshot"
+    assert uncut(cluster) == []
+
+
+def uncut(cluster: Cluster) -> list[str]:
+    """The logs that still have their beginning: no snapshot has been taken behind it."""
+    logs = ("cloud/journal", "edge/journal", "edge/out/cloud", "cloud/hosts/cloud")
+    return [log for log in logs if list((cluster.directory / log).glob(f"{0:020d}.*"))]
 
 
 def test_a_broken_link_stores_and_forwards(start: Start) -> None:

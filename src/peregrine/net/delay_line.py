@@ -16,6 +16,7 @@ WINDOW_BYTES = 8 << 20
 CALL_BYTES = 2 << 20  # of frames that are due, in one call: the other side answers nobody else meanwhile
 LEAST_TIMEOUT_S = 0.02
 TOGETHER = 0.05  # frames that arrive within this share of the latency arrive together: a call costs a millisecond
+CALLS_TO_HOLD = 2  # frames wait for others so many times as long as a call takes: if that is long, somebody is busy
 
 
 class Frame(NamedTuple):
@@ -36,6 +37,7 @@ class DelayLine:
         self._window_bytes = WINDOW_BYTES + int(on_its_way)
         self._unacked_bytes = 0
         self._free_at_s = 0.0  # when the last frame has left
+        self._hold_s = 0.0  # how long a frame that has arrived waits for others
         self._coming: deque[tuple[float, Frame]] = deque()
         self._answers: deque[tuple[float, int, int]] = deque()  # when, last number, bytes
 
@@ -45,8 +47,9 @@ class DelayLine:
 
     @property
     def next_s(self) -> float:
-        """When something arrives at either end."""
-        return min(line[0][0] if line else math.inf for line in (self._coming, self._answers))
+        """When something is to be done at either end."""
+        coming_s = self._coming[0][0] + self._hold_s if self._coming else math.inf
+        return min(coming_s, self._answers[0][0] if self._answers else math.inf)
 
     def put(self, frame: Frame, now_s: float) -> None:
         takes_s = frame.size / self._bytes_per_s
@@ -60,9 +63,13 @@ class DelayLine:
         self._coming.append((due_s, frame))
         self._unacked_bytes += frame.size
 
+    def calls_take(self, call_s: float) -> None:
+        """How long it takes to hand over a frame, lately."""
+        self._hold_s = min(CALLS_TO_HOLD * call_s, self.latency_s / 2)
+
     def arrived(self, now_s: float) -> Frame | None:
         """The frames that have arrived by now, if any, and those close behind them, joined into one."""
-        if not self._coming or self._coming[0][0] > now_s:
+        if not self._coming or self._coming[0][0] + self._hold_s > now_s:
             return None
         first_seq, size = self._coming[0][1].first_seq, 0
         messages: list[bytes] = []

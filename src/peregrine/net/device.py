@@ -8,13 +8,14 @@ on where it was: the same readings get the same numbers, and a router recognises
 import logging
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 
 import msgspec
 
 from peregrine.core.keyspace import KeySet
-from peregrine.core.messages import Attach, Single
+from peregrine.core.messages import Attach, FromSource, Single
 from peregrine.core.rows import Clock
 from peregrine.core.source import Reading, Source
 from peregrine.errors import ConfigurationError, PeregrineError, StorageError, Unreachable
@@ -68,9 +69,11 @@ class Device:
         linger_ms: float = 10.0,
         fsync: Fsync = Fsync.GROUPED,
         uplinks: Uplinks | None = None,
+        nth: int = 0,
     ) -> None:
         """`addresses` is looked up for each connection, so that it may change. A device that comes back from its
-        directory is where it was last; `site` is for the first time. Devices of one process may share `uplinks`.
+        directory is where it was last; `site` is for the first time. Devices of one process may share `uplinks`. `nth`:
+        how often one of this name has connected before it was dismissed.
         """
         self._addresses = addresses
         self._token = token
@@ -85,7 +88,9 @@ class Device:
         self._source = Source(source, site, roaming, batch_rows)
         if directory is not None:
             self._journal = self._recover(directory, fsync)
+        self._source.moves = max(self._source.moves, nth)
         self.trouble = ""  # what keeps it from sending
+        self.on_acked: Callable[[int], None] = lambda seq: None  # what is safe at a router, as soon as it is known
         self._attached = False
         self._stopping = False
         self._stir = threading.Condition()
@@ -130,6 +135,20 @@ class Device:
         """Waits until everything that was sent is safe at a router; False if it is not by then."""
         with self._stir:
             return self._stir.wait_for(lambda: not self._source.backlog_rows and self._attached, timeout_s)
+
+    def dismiss(self, timeout_s: float = 30.0) -> int:
+        """It sends nothing more, also not when it comes back: says so when all that it was given is safe at a router,
+        and closes. Returns how often it has connected. (One that is only closed is expected back.)
+        """
+        if not self.flush(timeout_s):
+            raise Unreachable(
+                f"device {self._source.id} still has {self.backlog_rows} rows to send {self.trouble}".rstrip(),
+                "wait until its site takes them",
+            )
+        self.close()
+        with RouterClient(self._addresses[self.site], self._token, CALL_S, self.site) as client:
+            client.offer(Attach(self._source.id, self._source.moves, gone=True))
+        return self._source.moves
 
     @property
     def taken(self) -> int:
@@ -231,10 +250,8 @@ class Device:
     def _send_something(self) -> bool:
         with self._stir:
             site, nth, attached = self._source.site, self._source.moves, self._attached
-            batch = self._source.batch() if attached else None
-        # What is sent must not be numbered again after a crash: it is durable here first.
-        if self._journal is not None:
-            self._journal.sync()
+            if attached and not self._source.backlog_rows:
+                return False
         client = self._connected(site)
         if not attached:
             self._offer(client, Attach(self._source.id, nth))
@@ -242,19 +259,30 @@ class Device:
                 self._attached = self._attached or nth == self._source.moves
                 self._stir.notify_all()
             return True
-        if batch is None:
-            return False
-        acked = self._offer(client, batch)
+        acked = self._offer_batch(client, nth)
         with self._stir:
             if nth == self._source.moves and acked is not None:
                 self._take(_Acked(acked))
                 self._cut_journal()
+                self.on_acked(acked)
         return True
 
+    def _offer_batch(self, client: RouterClient, nth: int) -> int | None:
+        if self._uplinks is not None and self._journal is None:
+            return self._uplinks.offer(client, partial(self._batch, nth))
+        batch = self._batch(nth)
+        # What is sent must not be numbered again after a crash: it is durable here first.
+        if self._journal is not None:
+            self._journal.sync()
+        return None if batch is None else self._offer(client, batch)
+
+    def _batch(self, nth: int) -> FromSource | None:
+        """For the site where it was when it had connected so often; None, if it has moved."""
+        with self._stir:
+            return self._source.batch() if nth == self._source.moves else None
+
     def _offer(self, client: RouterClient, event: Single) -> int | None:
-        if self._uplinks is None:
-            return client.offer(event)
-        return self._uplinks.offer(client, event)
+        return client.offer(event) if self._uplinks is None else self._uplinks.offer(client, lambda: event)
 
     def _cut_journal(self) -> None:
         if self._journal is None or self._directory is None or self._journal_bytes < SNAPSHOT_BYTES:

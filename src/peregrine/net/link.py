@@ -15,6 +15,7 @@ from collections.abc import Callable
 
 from peregrine.errors import PeregrineError, ProtocolError
 from peregrine.log.record_log import RecordLog
+from peregrine.net.call_time import CallTime
 from peregrine.net.client import RouterClient
 from peregrine.net.delay_line import DelayLine, Frame
 from peregrine.net.protocol import Neighbour
@@ -63,8 +64,12 @@ class LinkThread:
         self._thread.start()
 
     def connect(self, to: Neighbour) -> None:
-        """From now on there. Without an address the link is cut: what is for the neighbour waits on the disk."""
+        """From now on there. Without an address the link is cut: what is for the neighbour waits on the disk. One that
+        is told what it knows goes on: a router is told all of its neighbours whenever one is new.
+        """
         with self._stir:
+            if to == self._to:
+                return
             self._to, self._changed = to, True
         self.wake()
 
@@ -130,6 +135,7 @@ class LinkThread:
         self.read_seq = self.acked_seq
         lost_before = self.lost_frames
         pressure = _Pressure(self._pressed, line.latency_s)
+        calls = CallTime()
         while not (self._stopping or self._changed):
             now_s = time.monotonic()
             acked_seq = line.acked(now_s)
@@ -146,7 +152,9 @@ class LinkThread:
                 self._wait(min(line.next_s, pressure.next_s) - time.monotonic())
                 continue
             last = arrived.first_seq + len(arrived.messages) - 1
-            taken = client.frame(self._site, arrived.first_seq, arrived.messages, self.session)
+            with calls.measured():
+                taken = client.frame(self._site, arrived.first_seq, arrived.messages, self.session)
+            line.calls_take(calls.mean_s)
             if taken < last:
                 raise ProtocolError(f"{self.neighbour} took {taken} of {last}", "it is sent again from there")
             line.answer(arrived, taken, time.monotonic())
@@ -178,22 +186,29 @@ class LinkThread:
 
 
 class _Pressure:
-    """Back-pressure, told again and again; on an emulated link it arrives as late as everything else."""
+    """Back-pressure, told again and again while there is any; that there is none, once. On an emulated link it arrives
+    as late as everything else.
+    """
 
     def __init__(self, pressed: Callable[[], bool] | None, latency_s: float) -> None:
         self.next_s = 0.0 if pressed else math.inf
         self._pressed = pressed
         self._latency_s = latency_s
         self._told: bool | None = None  # on its way
+        self._known: bool | None = None  # what was told last
 
     def tell(self, client: RouterClient, now_s: float) -> None:
         if self._pressed is None or now_s < self.next_s:
             return
         if self._told is None:
-            self._told = self._pressed()
+            pressed = self._pressed()
+            if not pressed and self._known is False:
+                self.next_s = now_s + PRESSURE_EVERY_S
+                return
+            self._told = pressed
             self.next_s = now_s + self._latency_s
             if self._latency_s:
                 return
         client.tell_pressure(self._told)
-        self._told = None
+        self._known, self._told = self._told, None
         self.next_s = now_s + max(PRESSURE_EVERY_S - self._latency_s, 0.0)

@@ -22,7 +22,7 @@ LOG, RESULTS, DEAD = "log", "results", "dead"
 SITE = "x-peregrine-site"  # header of a call that is meant for the router of one site and no other
 NEXT = b"next_offset"  # in the schema's metadata of every table: where to read on
 LOST = b"lost"  # the last word to who followed a log
-NEWS_WAIT_S = 1.0
+NEWS_WAIT_S = 5.0
 LONGEST_WAIT_S = 5.0
 
 SLICE_SCHEMA = pa.schema(

@@ -147,7 +147,7 @@ class RouterServer(flight.FlightServerBase):  # type: ignore[misc]
     # --- what they do ---
 
     def _take_all(self, raws: list[bytes]) -> list[tuple[int | None, Told | None]]:
-        handed = [self.stepper.hand(_single(journal.decode(raw)), raw) for raw in raws]
+        handed = self.stepper.hand_all([(_single(journal.decode(raw)), raw) for raw in raws])
         answers: list[tuple[int | None, Told | None]] = []
         for each in handed:
             try:

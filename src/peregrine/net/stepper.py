@@ -10,7 +10,7 @@ import logging
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from queue import Empty, SimpleQueue
@@ -19,7 +19,9 @@ from typing import Any
 from peregrine.core import journal
 from peregrine.core.gather import bundles
 from peregrine.core.messages import (
+    Attach,
     Attached,
+    Begin,
     Event,
     Fetch,
     FromLink,
@@ -44,6 +46,7 @@ from peregrine.types import SiteId
 
 GROUP_EVENTS, GROUP_BYTES = 1000, 8 << 20
 NEWS_KEPT = 10_000
+QUIET_S = 1.0  # between ticks while nothing waits for one
 PRESSURE_HOLDS_S = 3.0  # without another word from the parent
 log = logging.getLogger(__name__)
 
@@ -71,7 +74,7 @@ class Stepper:
         self._failed = failed
         self._tick_s = settings.tick_ms / 1000
         self._snapshot_bytes = int(settings.snapshot_mb * (1 << 20))
-        self._queue: SimpleQueue[Handed] = SimpleQueue()
+        self._queue: SimpleQueue[list[Handed]] = SimpleQueue()
         self._stopping = False
         self._closed = False
         self._pressed_until_s = 0.0
@@ -112,19 +115,26 @@ class Stepper:
 
     def hand(self, event: Single, raw: bytes | None = None) -> "Future[Any]":
         """As `offer`, without waiting for it."""
-        return self._hand_over(Handed(event, journal.encode(event) if raw is None else raw, None, Future()))
+        return self.hand_all([(event, journal.encode(event) if raw is None else raw)])[0]
+
+    def hand_all(self, events: Sequence[tuple[Single, bytes]]) -> "list[Future[Any]]":
+        """At once: they are made durable together."""
+        handed = [Handed(event, raw, None, Future()) for event, raw in events]
+        self._hand_over(handed)
+        return [each.answer for each in handed]
 
     def ask(self, question: Callable[[], Any]) -> Any:
         """Evaluated between two events, on the thread that owns the machine."""
-        return self._hand_over(Handed(None, b"", question, Future())).result()
+        asked = Handed(None, b"", question, Future())
+        self._hand_over([asked])
+        return asked.answer.result()
 
-    def _hand_over(self, handed: Handed) -> "Future[Any]":
+    def _hand_over(self, handed: list[Handed]) -> None:
         if not self._closed:
             self._queue.put(handed)
         if self._closed:  # also if it closed meanwhile: then nobody takes it any more
             self._refuse_all()
             raise _stopping(self.config.site)
-        return handed.answer
 
     def wait_until(self, there: Callable[[], bool], wait_s: float) -> None:
         """Until something is in a log, or for a while."""
@@ -148,7 +158,7 @@ class Stepper:
     def stop(self) -> None:
         """What was handed over before is done first."""
         self._stopping = True
-        self._queue.put(Handed(None, b"", lambda: None, Future()))
+        self._queue.put([])
         if self._thread.is_alive():
             self._thread.join()
         self._close()
@@ -157,17 +167,22 @@ class Stepper:
 
     def _run(self) -> None:
         try:
-            next_tick_s = time.monotonic()
+            next_tick_s = quiet_until_s = time.monotonic()
             while not self._stopping:
                 self._hand_back()
                 group = self._take(next_tick_s - time.monotonic())
-                if time.monotonic() >= next_tick_s:
-                    next_tick_s = time.monotonic() + self._tick_s
+                now_s = time.monotonic()
+                due = now_s >= next_tick_s
+                if due:
+                    next_tick_s = now_s + self._tick_s
+                    if self._pressed_until_s and now_s > self._pressed_until_s:
+                        self.machine.hear_pressure(False)
+                # A tick is a record on the disk. Where nobody waits for it, it need not come often.
+                if (due and (self.machine.restless or now_s >= quiet_until_s)) or _needs_time(group):
+                    quiet_until_s = now_s + QUIET_S
                     self._handing_back.clear()
                     tick = Tick(time.time_ns() // 1_000_000)
-                    group.append(Handed(tick, journal.encode(tick), None, Future()))
-                    if self._pressed_until_s and time.monotonic() > self._pressed_until_s:
-                        self.machine.hear_pressure(False)
+                    group.insert(0, Handed(tick, journal.encode(tick), None, Future()))
                 self._do(group)
                 if self.journal_bytes >= self._snapshot_bytes:
                     self.snapshot()
@@ -181,11 +196,12 @@ class Stepper:
     def _take(self, wait_s: float) -> list[Handed]:
         group: list[Handed] = []
         try:
-            group.append(self._queue.get(timeout=max(wait_s, 0.0)) if wait_s > 0 else self._queue.get_nowait())
-            size = len(group[0].raw)
+            group += self._queue.get(timeout=max(wait_s, 0.0)) if wait_s > 0 else self._queue.get_nowait()
+            size = sum(len(handed.raw) for handed in group)
             while len(group) < GROUP_EVENTS and size < GROUP_BYTES:
-                group.append(self._queue.get_nowait())
-                size += len(group[-1].raw)
+                more = self._queue.get_nowait()
+                group += more
+                size += sum(len(handed.raw) for handed in more)
         except Empty:
             pass
         return group
@@ -213,6 +229,9 @@ class Stepper:
                     handed.answer.set_exception(_stopping(self.config.site) if _fatal(error) else error)
                 if _fatal(error):
                     raise
+        if runs:  # those who wait for it have more to do than those who wait for an answer
+            with self._stepped:
+                self._stepped.notify_all()
         for session in sent:
             self.on_sent(session)
         for handed in done:
@@ -224,9 +243,6 @@ class Stepper:
                     handed.answer.set_result(handed.ask())
                 except Exception as error:  # of the one who asks, and no concern of the machine
                     handed.answer.set_exception(error)
-        if runs:
-            with self._stepped:
-                self._stepped.notify_all()
 
     def _journal(self, group: list[Handed]) -> list[list[Handed]]:
         """Returns what is to be stepped at once, each piece a record of the journal."""
@@ -317,6 +333,11 @@ class Stepper:
         for handed in self._take(0.0):
             if not handed.answer.done():
                 handed.answer.set_exception(_stopping(self.config.site))
+
+
+def _needs_time(group: list[Handed]) -> bool:
+    """What is told with the time of the last tick: since when a device is connected, and when a migration began."""
+    return any(isinstance(handed.event, Attach | Begin) for handed in group)
 
 
 def _event_of(handed: Handed) -> Single:
