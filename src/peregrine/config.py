@@ -10,6 +10,7 @@ acts on a configuration.
     dwell_ms = 5000               bandwidth_mbps = 100              latency_ms = 20
                                   loss = 0.01                       bandwidth_mbps = 100
                                   hosts = ["h1", "h2"]
+                                  runner = "continuous"
 """
 
 import difflib
@@ -20,12 +21,14 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, get_args
 
 from peregrine.core.graph import cycles, unreachable
 from peregrine.core.topology import NAME, Edge, Link, Topology
-from peregrine.errors import ConfigurationError
-from peregrine.types import SiteId
+from peregrine.errors import ConfigurationError, UnknownName
+from peregrine.types import Runner, SiteId
+
+RUNNERS = get_args(Runner)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +51,7 @@ class Limits:
 @dataclass(frozen=True, slots=True)
 class Config:
     topology: Topology
+    runners: Mapping[SiteId, Runner] = field(default_factory=dict)  # of sites whose hosts do not run in micro-batches
     mobility: MobilitySettings = MobilitySettings()
     migration: MigrationSettings = MigrationSettings()
     limits: Limits = Limits()
@@ -73,6 +77,8 @@ def parse(text: str, name: str = "<config>", mechanisms: Collection[str] = ()) -
     reading = _Reading(name)
     sections = reading.sections(document)
     topology = _topology(reading, sections)
+    tables = {site: table for site, table in sections.get("sites", {}).items() if isinstance(table, dict)}
+    runners = {SiteId(site): table["runner"] for site, table in tables.items() if "runner" in table}
     mobility = reading.table("[mobility]", sections.get("mobility", {}), _MOBILITY)
     migration = reading.table("[migration]", sections.get("migration", {}), _MIGRATION)
     limits = reading.table("[limits]", sections.get("limits", {}), _LIMITS)
@@ -81,7 +87,7 @@ def parse(text: str, name: str = "<config>", mechanisms: Collection[str] = ()) -
         reading.mistake("[migration]", "mechanism", _unknown("mechanism", mechanism, mechanisms))
     reading.finish()
     assert topology is not None, "a topology is absent only where a mistake was found"
-    return Config(topology, MobilitySettings(**mobility), MigrationSettings(**migration), Limits(**limits))
+    return Config(topology, runners, MobilitySettings(**mobility), MigrationSettings(**migration), Limits(**limits))
 
 
 # What a key may hold. A check answers with the problem, or with None.
@@ -134,6 +140,15 @@ def _names(value: object) -> str | None:
     return f"names {twice[0]!r} twice" if twice else None
 
 
+def _runner(value: object) -> str | None:
+    return None if value in RUNNERS else f"must be {' or '.join(map(repr, RUNNERS))}, not {value!r}"
+
+
+def check_runner(runner: str) -> None:
+    if runner not in RUNNERS:
+        raise UnknownName("runner", runner, list(RUNNERS))
+
+
 _TOPOLOGY: Mapping[str, Check] = {"root": _name}
 _LINK: Mapping[str, Check] = {
     "latency_ms": _amount,
@@ -142,7 +157,7 @@ _LINK: Mapping[str, Check] = {
     "loss": _share,
 }
 _LINK_NEEDS = ("latency_ms", "bandwidth_mbps")
-_SITE: Mapping[str, Check] = {"parent": _name, "hosts": _names, "cpu_price": _amount, **_LINK}
+_SITE: Mapping[str, Check] = {"parent": _name, "hosts": _names, "cpu_price": _amount, "runner": _runner, **_LINK}
 _GRAPH_LINK: Mapping[str, Check] = {"a": _name, "b": _name, **_LINK}
 _MOBILITY: Mapping[str, Check] = {"dwell_ms": _whole(0)}
 _MIGRATION: Mapping[str, Check] = {"caught_up_lag_rows": _whole(0), "mechanism": _name, "chunks": _whole(1)}

@@ -127,8 +127,8 @@ def test_a_manager_that_dies_after_every_event_carries_out_a_topology_change(
         effects: list[object] = []
         waiting: list[ManagerEvent] = [
             Attached(TRAIN, SourceId("lamp"), 5, 0),
-            TopologyChanged(SiteMoved(TRAIN, EDGE1, EDGE2, Link(5.0, 100.0), 1)),
             TopologyChanged(SiteRemoved(EDGE1, 1)),
+            TopologyChanged(SiteMoved(TRAIN, EDGE1, EDGE2, Link(5.0, 100.0), 1)),
         ]
         now_ms, failed = 0, False
         while not any(isinstance(each, Redeployed) and each.outcome is Status.DONE for each in effects):

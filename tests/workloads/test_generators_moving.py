@@ -18,7 +18,7 @@ from peregrine.plan.redeploy.queue import TopologyQueue, Verdict
 from peregrine.plan.redeploy.world import World
 from peregrine.types import OpId, SiteId
 from peregrine.workloads.generate.driving import Passing, Road, drive
-from peregrine.workloads.generate.ring_line import CLOUD, RATES_MS, RingLine
+from peregrine.workloads.generate.ring_line import CLOUD, RATES_MS, RingLine, Shape
 from peregrine.workloads.generate.trains import RING, passengers
 from redeploy_worlds import all_violations, planner_of
 
@@ -197,6 +197,21 @@ def test_trains_are_where_their_passengers_say() -> None:
         assert [f"station{RING.index(station)}" for station in stations] == [
             ring.station(number, stop) for stop in range(len(stations))
         ]
+
+
+@pytest.mark.parametrize(
+    ("shape", "hops"),
+    [("star", [1, 1, 1, 1, 1]), ("full", [1, 1, 1, 1, 1]), ("ring", [1, 2, 3, 3, 2])],
+)
+def test_the_way_from_a_station_to_the_cloud_is_that_of_the_shape(shape: Shape, hops: list[int]) -> None:
+    topology = RingLine(trains=4, stations=5, shape=shape).topology()
+    assert [len(topology.ancestors(SiteId(f"station{n}"))) for n in range(5)] == hops
+    assert len(topology.unused) == {"star": 0, "full": 10, "ring": 1}[shape]
+
+
+def test_two_stations_are_joined_once() -> None:
+    topology = RingLine(trains=1, stations=2, shape="ring").topology()
+    assert not topology.unused and topology.parent(SiteId("station1")) == "station0"
 
 
 def test_an_incremental_planner_keeps_up_with_the_ring_and_moves_only_the_keys_of_the_trains_that_move() -> None:

@@ -16,8 +16,9 @@ from peregrine.net.store import KEPT
 
 
 def audit_deployment(deployment: Deployment, initial: Initial = ()) -> list[str]:
-    """What is wrong, in words; empty if nothing is."""
-    return audit_routers([router.settings for router in deployment.routers.values()], initial)
+    """What is wrong, in words; empty if nothing is. Of sites that have left as well."""
+    there = [router.settings for router in deployment.routers.values()]
+    return audit_routers([*deployment.retired, *there], initial)
 
 
 def audit_routers(routers: Sequence[RouterSettings], initial: Initial = ()) -> list[str]:

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.text import Text
@@ -18,9 +17,7 @@ from peregrine.control.figures import Figures, as_dict, figures, show
 from peregrine.control.view import shown
 from peregrine.control.watch import Watch
 from peregrine.errors import ConfigurationError
-
-if TYPE_CHECKING:
-    from peregrine.spark.served import Runner
+from peregrine.types import Runner
 
 STOPPED = "stopped: the routers and Spark have ended, nothing is left running"
 
@@ -29,7 +26,7 @@ def run_demo(
     console: Console,
     picture: Path | None = None,
     json_file: Path | None = None,
-    runner: "Runner" = "microbatch",
+    runner: Runner = "microbatch",
 ) -> bool:
     """True if the stream did not notice. A KeyboardInterrupt comes through when everything has been put away."""
     for path in (picture, json_file):

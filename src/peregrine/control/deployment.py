@@ -7,6 +7,7 @@ from urllib.parse import quote
 
 import pyarrow as pa
 
+from peregrine.config import check_runner
 from peregrine.control.changing import Changed
 from peregrine.control.driver import ManagerDriver
 from peregrine.control.hosts import HostProcess
@@ -21,21 +22,22 @@ from peregrine.core.operator import OpSpec
 from peregrine.core.reconfigure import Plan
 from peregrine.core.state import whole
 from peregrine.core.topology import Topology
-from peregrine.errors import ConfigurationError, PeregrineError, TransportError, UnknownName
+from peregrine.errors import ConfigurationError, PeregrineError, TransportError, UnknownName, Unreachable
 from peregrine.net.chunk_files import ChunkFiles
 from peregrine.net.client import RouterClient
 from peregrine.net.device import Device
 from peregrine.net.launch import RouterProcess
 from peregrine.net.protocol import CHUNKS, Status
+from peregrine.net.settings import RouterSettings
 from peregrine.net.uplink import Uplinks
 from peregrine.plan.redeploy.detector import Patience
 from peregrine.plan.redeploy.events import TopologyEvent
 from peregrine.proof import Lines
-from peregrine.types import OpId, PlaceId, SiteId, SourceId, site_of
+from peregrine.types import OpId, PlaceId, Runner, SiteId, SourceId, site_of
 
 if TYPE_CHECKING:
     from peregrine.spark.listener import Progress
-    from peregrine.spark.served import Runner, Served
+    from peregrine.spark.served import Served
 
 
 class Deployment:
@@ -49,6 +51,7 @@ class Deployment:
         self.directory = directory
         self.kept = kept
         self.supervised_routers: dict[SiteId, SupervisedRouter] = {}
+        self.retired: list[RouterSettings] = []  # of routers whose sites have left
         self.clients: dict[SiteId, RouterClient] = {}
         self.addresses: dict[SiteId, str] = {}
         self.devices: dict[SourceId, Device] = {}
@@ -88,10 +91,8 @@ class Deployment:
         """The processes that there are now: one that died is replaced."""
         return {site: router.process for site, router in self.supervised_routers.items()}
 
-    def run_as(self, site: str, runner: "Runner") -> None:
+    def run_as(self, site: str, runner: Runner) -> None:
         """Change how the host of a site runs, while it runs: from the next batch on."""
-        from peregrine.spark.served import check_runner
-
         check_runner(runner)
         if SiteId(site) not in self.topology:
             raise UnknownName("site", site, list(self.topology.sites))
@@ -139,8 +140,19 @@ class Deployment:
             roaming=roaming,
             directory=journal,
             uplinks=self.uplinks,
+            nth=self.driver.next_nth(source),
         )
         return self.devices[source]
+
+    def dismiss(self, name: str, timeout_s: float = 30.0) -> None:
+        """A device sends nothing more, so that its site may leave. What it was given is sent first."""
+        device = self.devices.get(SourceId(name))
+        if device is None:
+            raise UnknownName("device", name, list(self.devices))
+        nth = device.dismiss(timeout_s)
+        del self.devices[device.source]
+        if not self.driver.wait_gone(device.source, nth, timeout_s):
+            raise Unreachable(f"the manager has not heard that device {name} is gone", "see that its router runs")
 
     def submit(self, plan: Plan) -> None:
         """Returns when the plan is on the disk: it is carried out also if this process dies and comes back."""

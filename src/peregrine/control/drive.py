@@ -6,7 +6,6 @@ The demonstration and the end-to-end test run this, and prove the same of it.
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from peregrine import proof
 from peregrine.control.local import Deployment, local
@@ -15,11 +14,8 @@ from peregrine.control.watch import Watch
 from peregrine.core.keyspace import KeySet
 from peregrine.core.reconfigure import Move, Plan
 from peregrine.core.topology import Link, Topology
-from peregrine.types import PlaceId, SiteId
+from peregrine.types import PlaceId, Runner, SiteId
 from peregrine.workloads import tm
-
-if TYPE_CHECKING:
-    from peregrine.spark.served import Runner
 
 CLOUD, EDGE1, EDGE2 = SiteId("cloud"), SiteId("edge1"), SiteId("edge2")
 PLAN = "half"
@@ -37,7 +33,7 @@ class Course:
     settle_s: float = 8.0  # after each of the two
     dwell_ms: int = 2000
     driver: str = "car2"
-    runner: "Runner" = "microbatch"
+    runner: Runner = "microbatch"
 
     @property
     def cars(self) -> list[str]:
@@ -87,6 +83,7 @@ def run(
         dwell_ms=course.dwell_ms,
         watch=watch.on_news,
         runner=course.runner,
+        keep_journal=True,
     ) as deployment:
         ready()
         traffic = Traffic(deployment, course.homes, course.rows_per_s, watch)

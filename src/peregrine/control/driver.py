@@ -8,6 +8,8 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor, wait
+from contextlib import suppress
 from types import TracebackType
 from typing import TypeVar
 
@@ -15,19 +17,20 @@ from peregrine.control.changing import Changed, sites_of
 from peregrine.control.durable_manager import DurableManager
 from peregrine.control.supervisor import Incident
 from peregrine.core.coordinator import Cancel, PlanEnded, Submit, ToRouter
-from peregrine.core.manager import Manager, ManagerEffect, ManagerEvent
+from peregrine.core.manager import Manager, ManagerEvent
 from peregrine.core.messages import Attached, Reached, Rehome, Rehomed, Report, Stray, Tick
 from peregrine.core.reconfigure import Plan
 from peregrine.core.redeploying import PutOff, Redeployed, Redeploying, TopologyChanged
 from peregrine.core.rehoming import Rehoming
 from peregrine.core.topology import Link
 from peregrine.core.validity import FedKeys
-from peregrine.errors import PeregrineError, StorageError
+from peregrine.errors import PeregrineError, StorageError, Unreachable
 from peregrine.net.client import RouterClient
 from peregrine.plan.redeploy.events import TopologyEvent
 from peregrine.types import SiteId, SourceId
 
 TICK_S = 0.2
+SENDERS = 8  # routers that are told something at the same time
 
 News = Report | Rehomed | Reached | Stray | Attached | Incident | PutOff | Redeployed
 Told = News | PlanEnded
@@ -65,6 +68,7 @@ class ManagerDriver:
         self._watch = carefully(watch)
         self._changed = threading.Condition()
         self._stop = threading.Event()
+        self._senders = ThreadPoolExecutor(SENDERS, thread_name_prefix="manager-send")
         self._ticking = threading.Thread(target=self._tick, name="manager-tick", daemon=True)
         self._listening: dict[SiteId, threading.Thread] = {}
 
@@ -80,11 +84,11 @@ class ManagerDriver:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._stop.set()
+        """Those who wait for news are not waited for: what they hear then is not taken."""
         with self._changed:
-            threads = [self._ticking, *self._listening.values()]
-        for thread in threads:
-            thread.join(timeout=5)
+            self._stop.set()
+        self._ticking.join(timeout=5)
+        self._senders.shutdown(wait=False, cancel_futures=True)
 
     def submit(self, plan: Plan) -> None:
         """Returns when the plan is durable: it is carried out whatever dies. Raises a PlanError, and changes nothing,
@@ -103,6 +107,15 @@ class ManagerDriver:
         """A source produces for these keys: plans that come are checked against it."""
         with self._changed:
             self._durable.feed(source, feeds)
+
+    def next_nth(self, source: SourceId) -> int:
+        """For a device that was dismissed, and comes back."""
+        with self._changed:
+            return self.manager.mobility.next_nth(source)
+
+    def wait_gone(self, source: SourceId, nth: int, timeout_s: float) -> bool:
+        with self._changed:
+            return self._changed.wait_for(lambda: self.manager.mobility.next_nth(source) > nth, timeout_s)
 
     def wait(self, plan_id: str, timeout_s: float = 60.0) -> PlanEnded:
         with self._changed:
@@ -133,8 +146,10 @@ class ManagerDriver:
         return Changed(redeployed, tuple(each for each in heard if isinstance(each, PutOff)))
 
     def new_link(self, rehoming: Rehoming) -> Link:
-        """Between a site that changes its parent and the new one."""
+        """Between a site that changes its parent and the new one; `Unreachable` if it has, and there may be none."""
         with self._changed:
+            if not self._redeploying.is_open(rehoming):
+                raise Unreachable(f"{rehoming} has been carried out", "nothing has to be done for it any more")
             return self._redeploying.link(rehoming)
 
     def sites(self) -> tuple[SiteId, ...]:
@@ -163,21 +178,38 @@ class ManagerDriver:
                     "see that all routers run that it touches: rows of a site that moves wait for its old parent",
                 )
 
-    def _step(self, event: ManagerEvent) -> None:
+    def _step(self, event: ManagerEvent, unless_ended: bool = False) -> None:
         with self._changed:
+            if unless_ended and self._stop.is_set():
+                return
             effects = self._durable.step(event)
             for effect in effects:
                 if isinstance(effect, PutOff | Redeployed):
                     for heard in self._heard:
                         heard.append(effect)
             self._changed.notify_all()
+        commands: dict[SiteId, list[ToRouter]] = {}
         for effect in effects:
-            self._perform(effect)
-
-    def _perform(self, effect: ManagerEffect) -> None:
-        if not isinstance(effect, ToRouter):
-            self._watch(effect)
+            if isinstance(effect, ToRouter):
+                commands.setdefault(effect.site, []).append(effect)
+            else:
+                self._watch(effect)
+        if len(commands) == 1:
+            self._send(*commands.values())
             return
+        sending = []
+        with suppress(RuntimeError):  # it has ended: nobody is told any more
+            sending = [self._senders.submit(self._send, mine) for mine in commands.values()]
+        for sent in wait(sending).done:
+            if not sent.cancelled():
+                sent.result()
+
+    def _send(self, commands: Iterable[ToRouter]) -> None:
+        """To one router, in order; routers do not wait for each other."""
+        for each in commands:
+            self._offer(each)
+
+    def _offer(self, effect: ToRouter) -> None:
         try:
             if isinstance(effect.command, Rehome):
                 self._introduce(effect.command.rehoming)
@@ -205,7 +237,7 @@ class ManagerDriver:
             except PeregrineError:
                 self._stop.wait(0.2)
                 continue
-            for each in news:
+            for each in () if self._stop.is_set() else news:
                 self._watch(each)
                 if not isinstance(each, Reached):  # for observers alone
                     self._step_if_there_is_room(each)
@@ -220,7 +252,7 @@ class ManagerDriver:
     def _step_if_there_is_room(self, event: ManagerEvent) -> None:
         """What cannot be journaled has not been heard: the machine asks again, and sources are named again."""
         try:
-            self._step(event)
+            self._step(event, unless_ended=True)
         except StorageError as error:
             log.error("manager: %s", error)
             self._stop.wait(1.0)

@@ -1,6 +1,7 @@
 """The routers and the manager of a deployment, as it begins or goes on; its hosts are somebody else's (local.py)."""
 
 from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from typing import Any
 
@@ -23,6 +24,8 @@ from peregrine.log.record_log import Fsync
 from peregrine.net.settings import RouterSettings
 from peregrine.types import OpId, SiteId, site_of
 
+STARTING = 4  # routers at a time: each takes most of a second of a core, and waits in between
+
 
 def found(
     deployment: Deployment,
@@ -38,14 +41,20 @@ def found(
     durable = DurableManager(directory / "manager", _manager_of(topology, specs), fsync)
     stack.callback(durable.close)
 
-    def start(site: SiteId) -> SupervisedRouter:
+    def launch(site: SiteId) -> SupervisedRouter:
         # All begin in the tree of the beginning, also those that join later: their journals lead on from there.
         home, token_file = directory / site, directory / "token"
         settings = RouterSettings.of(site, topology, specs.values(), home, token_file, fsync=fsync, **router_settings)
-        return _start_router(deployment, settings, stack)
+        router = SupervisedRouter(settings, directory)
+        stack.callback(router.stop)
+        return router
 
-    for site in sites_of(durable.machine) if durable.placed else topology.sites:
-        start(site)
+    def start(site: SiteId) -> SupervisedRouter:
+        return _take_in(deployment, launch(site), stack)
+
+    with ThreadPoolExecutor(STARTING) as pool:
+        for router in list(pool.map(launch, sites_of(durable.machine) if durable.placed else topology.sites)):
+            _take_in(deployment, router, stack)
     deployment.supervisor = stack.enter_context(Supervisor(carefully(watch)))
     if durable.placed:
         deployment.current = lambda: durable.machine.coordinator.placement.topology
@@ -68,10 +77,8 @@ def _manager_of(topology: Topology, specs: Mapping[OpId, OpSpec]) -> Callable[[I
     return make
 
 
-def _start_router(deployment: Deployment, settings: RouterSettings, stack: ExitStack) -> SupervisedRouter:
-    site = settings.site
-    router = SupervisedRouter(settings, deployment.directory)
-    stack.callback(router.stop)
+def _take_in(deployment: Deployment, router: SupervisedRouter, stack: ExitStack) -> SupervisedRouter:
+    site = router.site
     deployment.supervised_routers[site] = router
     deployment.addresses[site] = router.process.address
     deployment.clients[site] = router.process.client()

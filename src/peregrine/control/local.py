@@ -15,8 +15,9 @@ import tempfile
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from peregrine.config import check_runner
 from peregrine.control.claim import claimed, note
 from peregrine.control.deployment import Deployment
 from peregrine.control.driver import Told
@@ -30,11 +31,7 @@ from peregrine.errors import UnknownName
 from peregrine.log.record_log import Fsync
 from peregrine.net.settings import make_token, read_token
 from peregrine.net.tls import tls_settings
-from peregrine.types import OpId, PlaceId, SiteId
-
-if TYPE_CHECKING:
-    from peregrine.spark.served import Runner
-
+from peregrine.types import OpId, PlaceId, Runner, SiteId
 
 Watch = Callable[[Told], None]
 __all__ = ["local", "Deployment"]
@@ -54,7 +51,7 @@ def local(
     hosts: str = ONE_SESSION,
     master: str | None = None,
     apart: Collection[PlaceId] = (),
-    runner: "Runner | Mapping[str, Runner]" = "microbatch",
+    runner: Runner | Mapping[str, Runner] = "microbatch",
     **router_settings: Any,
 ) -> Iterator[Deployment]:
     """`initial` says where keys are when the deployment begins; one that goes on knows better where they are.
@@ -91,9 +88,7 @@ def local(
         yield deployment
 
 
-def _choose_runners(deployment: Deployment, runner: "Runner | Mapping[str, Runner]") -> None:
-    from peregrine.spark.served import check_runner
-
+def _choose_runners(deployment: Deployment, runner: Runner | Mapping[str, Runner]) -> None:
     named = {} if isinstance(runner, str) else dict(runner)
     for site, of_site in named.items():
         if SiteId(site) not in deployment.topology:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from peregrine import measure
 from peregrine.control.deployment import Deployment
-from peregrine.core.coordinator import PlanEnded, Status, plan_of
+from peregrine.core.coordinator import PlanEnded, Status, plan_of, stage_of
 from peregrine.core.messages import Reached, Report
 from peregrine.errors import PeregrineError
 from peregrine.plan.migration_plan import MigrationPlan
@@ -133,7 +133,7 @@ class Migrating:
         ended = self._ended
         stage, bytes_moved = (0, 0) if run is None else (run.stage, run.state.bytes_moved)
         if ended is not None:
-            stage, bytes_moved = len({_stage_of(each.id) for each in ended.moved}), ended.state.bytes_moved
+            stage, bytes_moved = len({stage_of(each.id) for each in ended.moved}), ended.state.bytes_moved
         elapsed_ms = ((self._ended_s or time.monotonic()) - self._began_s) * 1000
         return Progress(
             self._phase(stage),
@@ -169,7 +169,7 @@ class Migrating:
             for each in news:
                 if isinstance(each, Report | Reached) and plan_of(each.migration) == self.id:
                     self._steps[each.migration] = each.status if isinstance(each, Report) else each.step
-        reached = [step for of, step in self._steps.items() if _stage_of(of) == stage]
+        reached = [step for of, step in self._steps.items() if stage_of(of) == stage]
         return next((measure.PHASES[step] for step in reached if step in measure.PHASES), "begin")
 
     def _backlog(self) -> int:
@@ -185,7 +185,3 @@ class Migrating:
         if not stage:
             return max(now - elapsed_ms, 0.0) + rest
         return (now / 2 + rest) * elapsed_ms / (done + now / 2)
-
-
-def _stage_of(migration: MigrationId) -> int:
-    return int(migration.rsplit(".", 2)[1])

@@ -65,13 +65,13 @@ class Rehousing:
                 write_addresses(self._deployment.directory, self._deployment.addresses)
                 if self._deployment.serve is not None:
                     self._deployment.serve(routers)
-            if target is None:
-                return
-            link = self._deployment.driver.new_link(rehoming)
-            for near, far in ((target, site), (site, target)):
-                if near not in routers or far not in routers:
-                    raise Unreachable(f"{rehoming}, and one of them has no router", "wait until both are there")
-                routers[near].meet(far, Neighbour.over(link, f"{HERE}:{routers[far].process.port}"))
+        if target is None:
+            return
+        link = self._deployment.driver.new_link(rehoming)
+        for near, far in ((target, site), (site, target)):
+            if near not in routers or far not in routers:
+                raise Unreachable(f"{rehoming}, and one of them has no router", "wait until both are there")
+            routers[near].meet(far, Neighbour.over(link, f"{HERE}:{routers[far].process.port}"))
 
     def redeployed(self) -> None:
         """There is another tree now."""
@@ -99,6 +99,7 @@ class Rehousing:
             if site in deployment.hosts:
                 deployment.hosts.pop(site).stop()
             del deployment.supervised_routers[site]
+            deployment.retired.append(router.process.settings)
             deployment.addresses.pop(site, None)
             client = deployment.clients.pop(site)
             write_addresses(deployment.directory, deployment.addresses)

@@ -3,6 +3,7 @@
 import fcntl
 import json
 import os
+import threading
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -30,6 +31,7 @@ class SupervisedRouter:
         self.site = settings.site
         self._directory = directory
         self._stopped = False
+        self._meeting = threading.Lock()
         _wait_until_free(Path(settings.directory))
         self.process = self._start(settings)
 
@@ -41,7 +43,8 @@ class SupervisedRouter:
 
     def meet(self, neighbour: SiteId, to: Neighbour) -> None:
         """It is to be a neighbour."""
-        self.join({**self.process.settings.neighbours, neighbour: to})
+        with self._meeting:  # several may come at the same time
+            self.join({**self.process.settings.neighbours, neighbour: to})
 
     def failure(self) -> str | None:
         return None if self._stopped or self.process.alive else "the process has ended"

@@ -14,12 +14,14 @@ import itertools
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from peregrine.app.compile import compile_app
 from peregrine.app.model import App
+from peregrine.config import Config, MigrationSettings, load
 from peregrine.control.deployment import Deployment
 from peregrine.control.local import local
 from peregrine.control.naming import Names, Wanted, check_code
@@ -29,11 +31,12 @@ from peregrine.control.transforms import Transforms, check, place_of, places_apa
 from peregrine.core import state
 from peregrine.core.coordinator import PlanEnded
 from peregrine.core.keyspace import KeySet, group_of, stable_hash
+from peregrine.core.mechanisms import MECHANISMS
 from peregrine.core.messages import REFRESH_MS
 from peregrine.core.placement import Initial
-from peregrine.core.reconfigure import Move, Plan
+from peregrine.core.reconfigure import Move, Plan, Stage, even_chunks, in_chunks
 from peregrine.core.topology import Topology
-from peregrine.errors import PlanError, Unreachable
+from peregrine.errors import ConfigurationError, PlanError, Unreachable
 from peregrine.plan.metrics import Unit
 from peregrine.plan.strategy import Strategy
 from peregrine.types import OpId, PlaceId, SiteId
@@ -45,14 +48,20 @@ PATIENCE_S = 120.0
 
 @contextmanager
 def run(
-    *apps: App, topology: Topology | None = None, at: At | None = None, warm_up: bool = True, **options: Any
+    *apps: App,
+    topology: Topology | None = None,
+    config: str | Path | Config | None = None,
+    at: At | None = None,
+    warm_up: bool = True,
+    **options: Any,
 ) -> "Iterator[Running]":
     """Routers, Spark and a manager for these applications; all of it ends with the block.
 
-    Without a topology there is one site, `cloud`. `at` says which keys of an operator begin elsewhere than at the root:
-    `{"average": {"edge1": ["car1"], "edge2": None}}`, where None is all keys that nobody else has. Before a DataFrame
-    operator moves, its new query practises on the last rows, unless `warm_up` is false. Further options are those of
-    `peregrine.control.local.local`: `directory` to keep everything and go on from it, `hosts="per-site"`, ...
+    Without a topology, or a `config` (a file, see peregrine.config) that has one, there is one site, `cloud`. `at` says
+    which keys of an operator begin elsewhere than at the root: `{"average": {"edge1": ["car1"], "edge2": None}}`, where
+    None is all keys that nobody else has. Before a DataFrame operator moves, its new query practises on the last rows,
+    unless `warm_up` is false. Further options are those of `peregrine.control.local.local`: `directory` to keep
+    everything and go on from it, `hosts="per-site"`, ...
     """
     compiled = [compile_app(app) for app in apps]
     names = Names(compiled)
@@ -60,6 +69,10 @@ def run(
         check_code(app)
     transforms = names.transforms
     check(transforms, options.get("hosts"))
+    settings = load(config, MECHANISMS) if isinstance(config, str | Path) else config
+    if settings is not None:
+        topology = _topology_of(settings, topology)
+        options = {**_options_of(settings), **options}
     topology = with_places(topology or Topology.tree(SiteId("cloud")), transforms)
     initial = [
         (op, keys, topology.place(place_of(op, site) if op in transforms else site))
@@ -74,7 +87,7 @@ def run(
             initial.append((op, rest, place_of(op, topology.root)))
     apart = places_apart(topology, transforms)
     with local(topology, names.specs, names.operators, initial=initial, apart=apart, **options) as deployment:
-        running = Running(names, deployment, initial)
+        running = Running(names, deployment, initial, settings.migration if settings is not None else None)
         running.transforms = Transforms(deployment, transforms, warm_up)
         try:
             running.transforms.start()
@@ -86,11 +99,30 @@ def run(
             running.transforms.stop()
 
 
+def _topology_of(settings: Config, topology: Topology | None) -> Topology:
+    if topology is not None:
+        raise ConfigurationError("a topology, and a configuration that has one", "give one of them")
+    return settings.topology
+
+
+def _options_of(settings: Config) -> dict[str, Any]:
+    """What else a configuration says, as options of a deployment. What the caller says counts more."""
+    found: dict[str, Any] = {
+        "dwell_ms": settings.mobility.dwell_ms,
+        "host_lag_rows": settings.limits.host_lag_rows,
+    }
+    return found | ({"runner": settings.runners} if settings.runners else {})
+
+
 class Running:
     """Handles of running applications: senders, moves, results and state, by the names that the user has given."""
 
-    def __init__(self, names: Names, deployment: Deployment, initial: Initial) -> None:
+    def __init__(
+        self, names: Names, deployment: Deployment, initial: Initial, usual: MigrationSettings | None = None
+    ) -> None:
+        """`usual`: how keys move if nobody says otherwise."""
         self.deployment = deployment
+        self._usual = usual or MigrationSettings()
         self.initial = initial  # where keys were at first
         self.senders: dict[str, Sender] = {}
         self.beats = Beats()
@@ -112,14 +144,23 @@ class Running:
     ) -> PlanEnded:
         """Keys of an operator to a site (None: all), from wherever they are. Returns when they are there.
 
-        Without a `mechanism` it is `live`, and `drain` for DataFrame operators.
+        Without a `mechanism` it is what the configuration says, else `live`, and `drain` for DataFrame operators.
         """
         return self.deployment.wait(self.start_move(operator, to, keys, mechanism), timeout_s)
 
     def start_move(self, operator: str, to: str, keys: Wanted = None, mechanism: str | None = None) -> str:
         """As `move`, without waiting: the plan's name, for `deployment.wait`."""
         moves, usual = self._moves(operator, to, keys)
-        plan = Plan(f"move-{next(self._plans)}-{time.time_ns()}", (moves,), mechanism or usual)
+        stages: tuple[Stage, ...] = (moves,)
+        if self._usual.chunks > 1:
+            wanted = functools.reduce(KeySet.__or__, (each.keys for each in moves))
+            stages = in_chunks(stages, even_chunks(wanted, self._usual.chunks))
+        plan = Plan(
+            f"move-{next(self._plans)}-{time.time_ns()}",
+            stages,
+            mechanism or usual,
+            caught_up_lag_rows=self._usual.caught_up_lag_rows,
+        )
         self.deployment.submit(plan)
         return plan.id
 
@@ -167,7 +208,7 @@ class Running:
         )
         if not moves:
             raise PlanError(f"all of these keys of {operator} are at {to} already", "name another site, or other keys")
-        return moves, "drain" if apart else "live"
+        return moves, "drain" if apart else self._usual.mechanism
 
     def results(self, name: str, stream: bool = False) -> Any:
         """A result as a DataFrame: of what there is now, or, with `stream`, of all that comes."""

@@ -2,7 +2,8 @@
 
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 
@@ -26,16 +27,51 @@ TURN_S = 0.005
 READ_WAIT_S = 0.5
 
 
-class Traffic:
-    """Readings of all cars in turn, at a steady rate."""
+class Paced(ABC):
+    """What is sent at a steady rate while something else is waited for."""
+
+    def __init__(self, per_s: float, watch: Watch) -> None:
+        self.devices: dict[str, Device] = {}
+        self._per_s = per_s
+        self._watch = watch
+
+    @abstractmethod
+    def send_nth(self, nth: int) -> int:
+        """Of a stretch; returns how many rows that are."""
+
+    @abstractmethod
+    def inputs(self) -> Mapping[OpId, Sequence[Row]]:
+        """All that has been sent."""
+
+    def flow(self, seconds: float) -> None:
+        self.flow_while(lambda elapsed_s: elapsed_s < seconds)
+
+    def flow_until(self, done: Callable[[], bool], what: str, patience_s: float = PATIENCE_S) -> None:
+        def going(elapsed_s: float) -> bool:
+            if elapsed_s > patience_s:
+                raise PeregrineError(f"after {patience_s:g} s it is not so that {what}", "is the machine very busy?")
+            return not done()
+
+        self.flow_while(going)
+
+    def flow_while(self, going: Callable[[float], bool]) -> None:
+        """`going` is told for how many seconds it has."""
+        began_s, count = time.monotonic(), 0
+        while going(elapsed_s := time.monotonic() - began_s):
+            due = int(elapsed_s * self._per_s) - count
+            self._watch.on_sent(sum(map(self.send_nth, range(count, count + due))))
+            count += due
+            time.sleep(TURN_S)
+
+
+class Traffic(Paced):
+    """Readings of all cars in turn."""
 
     def __init__(self, deployment: Deployment, homes: Mapping[str, SiteId], rows_per_s: float, watch: Watch) -> None:
         """`homes`: at which site each car is in the beginning."""
+        super().__init__(rows_per_s, watch)
         self.sent: list[Row] = []
-        self.devices: dict[str, Device] = {}
         self._cars = list(homes)
-        self._rows_per_s = rows_per_s
-        self._watch = watch
         self._readings = {car: tm.readings(car) for car in homes}
         self._seq = dict.fromkeys(homes, 0)
         for car, site in homes.items():
@@ -59,26 +95,12 @@ class Traffic:
                 raise PeregrineError(f"no results after {PATIENCE_S:g} s", "is the machine very busy?")
             time.sleep(0.05)
 
-    def flow(self, seconds: float) -> None:
-        self._flow(lambda elapsed_s: elapsed_s < seconds)
+    def send_nth(self, nth: int) -> int:
+        self.send(self._cars[nth % len(self._cars)])
+        return 1
 
-    def flow_until(self, done: Callable[[], bool], what: str) -> None:
-        def going(elapsed_s: float) -> bool:
-            if elapsed_s > PATIENCE_S:
-                raise PeregrineError(f"after {PATIENCE_S:g} s it is not so that {what}", "is the machine very busy?")
-            return not done()
-
-        self._flow(going)
-
-    def _flow(self, going: Callable[[float], bool]) -> None:
-        began_s, count = time.monotonic(), 0
-        while going(elapsed_s := time.monotonic() - began_s):
-            due = int(elapsed_s * self._rows_per_s) - count
-            for i in range(count, count + due):
-                self.send(self._cars[i % len(self._cars)])
-            count += due
-            self._watch.on_sent(due)
-            time.sleep(TURN_S)
+    def inputs(self) -> Mapping[OpId, Sequence[Row]]:
+        return {tm.MOV_AVG: self.sent}
 
 
 @contextmanager
@@ -97,24 +119,25 @@ def watched(deployment: Deployment, watch: Watch) -> Iterator[None]:
 
 def proved(
     deployment: Deployment,
-    traffic: Traffic,
+    flow: Paced,
     specs: Mapping[OpId, OpSpec],
     operators: Mapping[OpId, Operator],
     watch: Watch,
     initial: Initial = (),
 ) -> proof.Proof:
     """Waits until all rows are through. Against a run in which nothing moved."""
-    should, should_states = proof.expected(specs, operators, {tm.MOV_AVG: traffic.sent})
-    _drain(deployment, traffic, sum(map(len, should.values())), watch)
+    inputs = flow.inputs()
+    should, should_states = proof.expected(specs, operators, inputs)
+    _drain(deployment, flow, sum(map(len, should.values())), watch)
     watch.say("comparing results and states with a run in which nothing moved")
     states = proof.values(deployment.states())
-    found = proof.prove(len(traffic.sent), deployment.result_lines(), should, states, should_states)
+    found = proof.prove(sum(map(len, inputs.values())), deployment.result_lines(), should, states, should_states)
     return replace(found, violations=tuple(audit_deployment(deployment, initial)))
 
 
-def _drain(deployment: Deployment, traffic: Traffic, results: int, watch: Watch) -> None:
+def _drain(deployment: Deployment, flow: Paced, results: int, watch: Watch) -> None:
     """Until every row has its result, every plan has ended and every host has committed."""
-    for device in traffic.devices.values():
+    for device in flow.devices.values():
         device.flush(PATIENCE_S)
     deadline_s = time.monotonic() + PATIENCE_S
     while time.monotonic() < deadline_s:
@@ -141,4 +164,4 @@ def _read(deployment: Deployment, watch: Watch, stop: threading.Event) -> None:
 
 def _find(deployment: Deployment, migration: MigrationId) -> Migration | None:
     running = deployment.driver.manager.coordinator.running.get(plan_of(migration))
-    return running.migrations.get(migration) if running is not None else None
+    return running.open.get(migration) if running is not None else None

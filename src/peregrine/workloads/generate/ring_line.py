@@ -1,17 +1,19 @@
 """A ring line as sites and links: trains that are sites themselves and hand over at each station (ISQD 1, 7.2).
 
-The stations are edges below the cloud, each train is below the station where it is. Trains of even number go clockwise,
+The stations are edges below the cloud, each train is below the station where it is. ISQD 7.2.3 joins the stations in
+other ways as well: see `Shape`. Trains of even number go clockwise,
 the others against it, and they begin as in generate/trains.py: a train that stops at `RING[n]` there is at `stationN`.
 The stream of changes has a steady rate; trains take turns, in an order that the seed draws.
 """
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import NamedTuple
+from itertools import combinations
+from typing import Literal, NamedTuple
 
 import numpy as np
 
-from peregrine.core.topology import Link, Topology
+from peregrine.core.topology import Edge, Link, Topology
 from peregrine.errors import ConfigurationError
 from peregrine.plan.redeploy.events import LinkRemoved, LinkSet, SiteMoved, TopologyEvent
 from peregrine.types import SiteId
@@ -22,6 +24,10 @@ CLOUD = SiteId("cloud")
 RATES_MS = (4000, 2000, 1000, 500, 250, 100)  # from one change to the next: ISQD 7.2.2, and its example of section 1
 
 UPLINK, RADIO = Link(10.0), Link(5.0)
+
+# How stations reach the cloud: each by itself; by way of its neighbours, as only one of them is joined to the cloud; or
+# each by itself, and joined to all others besides.
+Shape = Literal["star", "ring", "full"]
 
 
 class Change(NamedTuple):
@@ -37,6 +43,7 @@ class RingLine:
     stations: int = len(RING)
     uplink: Link = UPLINK  # of a station
     radio: Link = RADIO  # of a train
+    shape: Shape = "star"
 
     def __post_init__(self) -> None:
         if self.trains < 1 or self.stations < 2:
@@ -52,9 +59,20 @@ class RingLine:
 
     def topology(self) -> Topology:
         """Before the first change."""
-        below_cloud = {SiteId(f"station{number}"): (CLOUD, self.uplink) for number in range(self.stations)}
-        below_stations = {SiteId(f"train{n}"): (self.station(n, 0), self.radio) for n in range(self.trains)}
-        return Topology.tree(CLOUD, {**below_cloud, **below_stations})
+        trains = [(SiteId(f"train{n}"), self.station(n, 0), self.radio) for n in range(self.trains)]
+        return Topology.from_graph(CLOUD, [*self._between_stations(), *trains])
+
+    def _between_stations(self) -> list[Edge]:
+        stations = [SiteId(f"station{number}") for number in range(self.stations)]
+        below_cloud = [(station, CLOUD, self.uplink) for station in stations]
+        match self.shape:
+            case "star":
+                return below_cloud
+            case "full":
+                return below_cloud + [(one, other, self.uplink) for one, other in combinations(stations, 2)]
+            case "ring":
+                neighbours = zip(stations, [*stations[1:], *(stations[:1] if self.stations > 2 else ())], strict=False)
+                return below_cloud[:1] + [(one, other, self.uplink) for one, other in neighbours]
 
     def changes(
         self,
