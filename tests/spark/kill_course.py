@@ -21,6 +21,7 @@ from peregrine.errors import ConfigurationError
 RUNNER = Path(__file__).parent / "kill_runner.py"
 PATIENCE_S = 360.0  # more than the runner has
 READER = "python_streaming_source_runner"
+HOST = "peregrine.spark.continuous"
 JVM = "org.apache.spark.deploy.SparkSubmit"
 
 
@@ -117,10 +118,10 @@ class Peer:
 class Course:
     """Rows flow, keys go up and down between the cloud and edge1, and a car between the edges, whatever is killed."""
 
-    def __init__(self, directory: Path, hosts: str = ONE_SESSION) -> None:
+    def __init__(self, directory: Path, hosts: str = ONE_SESSION, runner: str = "microbatch") -> None:
         directory.mkdir(parents=True, exist_ok=True)
         self.directory = directory
-        self._hosts = hosts
+        self._kind = hosts, runner
         self.caller = self._start("caller")
         self.devices = self._start("devices")
         self._migrations = 0
@@ -129,7 +130,7 @@ class Course:
         self._old, self._new = "edge2", "edge1"  # where the car is, and where it drives next
 
     def _start(self, role: str) -> Peer:
-        peer = Peer(role, self.directory, *([self._hosts] if role == "caller" else []))
+        peer = Peer(role, self.directory, *(self._kind if role == "caller" else ()))
         try:
             peer.hear(lambda said: "ready" in said)
         except BaseException:
@@ -191,7 +192,7 @@ class Course:
     def kill(self, victim: str) -> None:
         match victim:
             case "caller":
-                everything = descendants(self.caller.pid)
+                everything = descendants(self.caller.pid) | self.host_processes()
                 self.caller.kill()
                 self.caller = self._start("caller")
                 assert not (left := running(everything)), f"orphans: {left}"
@@ -199,6 +200,10 @@ class Course:
                 self.devices.kill()
                 self.devices = self._start("devices")
                 self.devices.tell(go=True)
+            case "process":
+                until(lambda: bool(self.host_processes()))
+                for pid in self.host_processes():
+                    kill_if_there(pid)
             case "worker" | "reader":
                 pids = self.python_of_spark(reader=victim == "reader")
                 assert pids, f"there is no {victim}: {descendants(self.caller.pid)}"
@@ -211,6 +216,11 @@ class Course:
                     kill_if_there(pid)
             case _:
                 kill_if_there(self.caller.ask("pids", pids=True)["pids"][victim])
+
+    def host_processes(self) -> dict[int, str]:
+        """Of continuous hosts: they belong to nobody."""
+        every = {int(each.name): command(int(each.name)) for each in Path("/proc").iterdir() if each.name.isdigit()}
+        return {pid: line for pid, line in every.items() if HOST in line and str(self.directory) in line}
 
     def python_of_spark(self, reader: bool) -> list[int]:
         """The processes that run tasks, which a daemon forks; or the one that asks the routers for offsets."""

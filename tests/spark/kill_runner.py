@@ -59,7 +59,7 @@ def commands() -> Iterator[dict[str, Any]]:
 # --- the caller ---
 
 
-def caller(directory: Path, hosts: str = ONE_SESSION) -> None:
+def caller(directory: Path, hosts: str = ONE_SESSION, runner: str = "microbatch") -> None:
     link = Link(10.0, 1000.0)
     topology = Topology.tree(CLOUD, {EDGE1: (CLOUD, link), EDGE2: (CLOUD, link)})
     # They begin at edge1 and are elsewhere when the caller is killed: a second time this must have no effect.
@@ -68,7 +68,7 @@ def caller(directory: Path, hosts: str = ONE_SESSION) -> None:
         (tm.MOV_AVG, KeySet.of_keys(tm.GROUPS, [ROAMER]), PlaceId(EDGE2)),
     ]
     # Small snapshots: a router that is killed has cut its journal before.
-    more = {"dwell_ms": DWELL_MS, "hosts": hosts, "snapshot_mb": 0.25, "keep_journal": True}
+    more = {"dwell_ms": DWELL_MS, "hosts": hosts, "runner": runner, "snapshot_mb": 0.25, "keep_journal": True}
     with local(topology, tm.specs(), tm.operators(), initial, directory, watch=_tell, **more) as up:
         for car in CARS:
             up.driver.feed(SourceId(car), ((tm.MOV_AVG, KeySet.of_keys(tm.GROUPS, [car])),))

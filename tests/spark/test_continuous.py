@@ -18,9 +18,8 @@ from peregrine.core.keyspace import KeySet
 from peregrine.core.reconfigure import Move, Plan
 from peregrine.core.topology import Link, Topology
 from peregrine.log.record_log import Fsync
-from peregrine.spark.served import Runner
 from peregrine.spark.talk import SLOTS, Done, Ping, Talk, name_of
-from peregrine.types import PlaceId, SiteId
+from peregrine.types import PlaceId, Runner, SiteId
 from peregrine.workloads import road, tm
 
 CLOUD, EDGE = SiteId("cloud"), SiteId("edge")

@@ -9,7 +9,7 @@ from peregrine.control import drive
 from peregrine.control.drive import Course
 from peregrine.control.figures import figures
 from peregrine.measure import PHASES
-from peregrine.spark.served import Runner
+from peregrine.types import Runner
 
 
 @pytest.mark.parametrize("runner", ["microbatch", "continuous"])

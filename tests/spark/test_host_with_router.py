@@ -16,8 +16,7 @@ from peregrine.net.device import Device
 from peregrine.net.launch import RouterProcess
 from peregrine.net.settings import RouterSettings, make_token, read_token
 from peregrine.sim.operators import Ledger
-from peregrine.spark.served import Runner
-from peregrine.types import PlaceId, SourceId
+from peregrine.types import PlaceId, Runner, SourceId
 
 A, B = PlaceId("cloud/a"), PlaceId("cloud/b")
 
@@ -25,10 +24,10 @@ A, B = PlaceId("cloud/a"), PlaceId("cloud/b")
 class Site:
     """A router process, a host of its two places, and a device."""
 
-    def __init__(self, spark: Any, directory: Path, runner: Runner) -> None:
+    def __init__(self, spark: Any, directory: Path, runner: Runner, python: str) -> None:
         from peregrine.spark import host, registry, served
 
-        self.spark, self.directory = spark, directory
+        self.spark, self.directory, self.runner = spark, directory, runner
         make_token(directory / "token")
         self.router = self.start_router(0)
         registry.publish(directory / "operators", {OP: Ledger(SINK)})
@@ -36,7 +35,7 @@ class Site:
             directory / "served", {place: served.Served(self.router.address, runner=runner) for place in (A, B)}
         )
         self.config = host.HostConfig(
-            directory / "served", directory / "token", directory / "operators", directory / "checkpoint"
+            directory / "served", directory / "token", directory / "operators", directory / "checkpoint", python=python
         )
         self.query = host.start(spark, self.config)
         token = read_token(directory / "token")
@@ -75,15 +74,18 @@ class Site:
         self.router.stop()
 
 
-@pytest.fixture(params=["microbatch", "continuous"])
+@pytest.fixture(
+    params=[("microbatch", ""), ("continuous", ""), ("continuous", "/no/python")],
+    ids=["microbatch", "continuous", "continuous where no process can be started"],
+)
 def site(spark: Any, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Site]:
-    made = Site(spark, tmp_path, request.param)
+    made = Site(spark, tmp_path, *request.param)
     yield made
     made.close()
 
 
 def test_a_key_moves_live_and_the_router_dies_and_each_result_comes_once_and_in_order(site: Site) -> None:
-    from peregrine.spark import host
+    from peregrine.spark import host, served
 
     site.send(500)
     site.settled()
@@ -109,6 +111,8 @@ def test_a_key_moves_live_and_the_router_dies_and_each_result_comes_once_and_in_
     assert at == {f"k{key}": B if key in (3, 4) else A for key in range(10)}
     assert site.router.client().status().leftovers == []
     assert audit_routers([site.router.settings]) == []
+    runners = {each.runner for each in served.served_by(str(site.config.served)).values()}
+    assert runners == {"continuous" if site.runner == "continuous" and not site.config.python else "microbatch"}
 
 
 def statuses(router: RouterProcess) -> list[str]:

@@ -39,6 +39,9 @@ OWN_SPARK = [
     *(("host of source", "snapshot"), ("host of target", "restored"), ("host of source", "switched")),
     *(("target", "snapshot"), ("worker", "restored"), ("spark", "begun"), ("caller", "restored")),
 ]
+# Rows are applied in the process of the host, which tasks of Spark attach to.
+CONTINUOUS_EVERY_TIME = [("process", "restored"), ("source", "snapshot")]
+CONTINUOUS_ALL = [(victim, phase) for victim in ("process", *VICTIMS[:-1]) for phase in PHASES]
 EVERYTHING = os.environ.get("PEREGRINE_KILLS") == "all"
 
 
@@ -58,6 +61,15 @@ def per_site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Course]:
     made.close()
 
 
+@pytest.fixture(scope="module")
+def continuous(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Course]:
+    needs_spark()
+    made = Course(tmp_path_factory.mktemp("kills") / "continuous", runner="continuous")
+    yield made
+    made.close()
+    assert not made.host_processes()
+
+
 @pytest.mark.parametrize(("kill", "when"), ALL if EVERYTHING else EVERY_TIME)
 def test_whatever_is_killed_while_keys_move_the_proof_holds(course: Course, kill: str, when: str) -> None:
     course.migrate(kill, when)
@@ -70,6 +82,14 @@ def test_whatever_is_killed_while_a_key_follows_its_source_the_proof_holds(
 ) -> None:
     course.roam(kill, leg, when)
     check(course)
+
+
+@pytest.mark.parametrize(("kill", "when"), CONTINUOUS_ALL if EVERYTHING else CONTINUOUS_EVERY_TIME)
+def test_whatever_is_killed_while_keys_move_between_continuous_hosts_the_proof_holds(
+    continuous: Course, kill: str, when: str
+) -> None:
+    continuous.migrate(kill, when)
+    check(continuous)
 
 
 @pytest.mark.skipif(not EVERYTHING, reason="takes minutes: make test-kills")

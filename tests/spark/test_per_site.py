@@ -20,7 +20,7 @@ from peregrine.core.rows import UNCHAINED, Row
 from peregrine.core.topology import Link, Topology
 from peregrine.errors import ConfigurationError
 from peregrine.net.settings import RouterSettings
-from peregrine.types import PlaceId, SiteId, SourceId
+from peregrine.types import PlaceId, Runner, SiteId, SourceId
 from peregrine.workloads import tm
 
 CLOUD, EDGE = SiteId("cloud"), SiteId("edge")
@@ -69,12 +69,24 @@ class Traffic:
         return self.up.results_at_rest() == len(self.sent)
 
 
+@pytest.mark.parametrize(
+    ("runner", "master"),
+    [
+        ("microbatch", "local-cluster[1,1,1024]"),
+        pytest.param(
+            *("continuous", "local-cluster[2,1,1024]"),
+            marks=pytest.mark.skipif(
+                os.environ.get("PEREGRINE_KILLS") != "all", reason="takes a minute: make test-kills"
+            ),
+        ),
+    ],
+)
 def test_half_of_the_keys_move_between_two_applications_over_tls_and_one_of_them_dies(
-    java: None, tmp_path: Path
+    java: None, tmp_path: Path, runner: Runner, master: str
 ) -> None:
     topology = Topology.tree(CLOUD, {EDGE: (CLOUD, Link(5.0, 1000.0))})
     specs, operators = tm.specs(), tm.operators()
-    cluster = {"hosts": "per-site", "master": "local-cluster[1,1,1024]", "tls": True}
+    cluster = {"hosts": "per-site", "master": master, "tls": True, "runner": runner}
     news: list[Any] = []
     with local(topology, specs, operators, directory=tmp_path, watch=news.append, **cluster) as up:
         traffic = Traffic(up)

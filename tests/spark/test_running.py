@@ -6,11 +6,23 @@ from typing import Any
 
 import pytest
 
-from peregrine import App, Avg, Count, Link, Topology, run
+from peregrine import App, Avg, Count, run
 from peregrine.control.auditing import audit_deployment
 from peregrine.errors import ConfigurationError, PlanError, UnknownName
 
 READINGS = "sensor bigint, value double"
+
+
+SITES = """
+[topology]
+root = "cloud"
+
+[sites.edge]
+parent = "cloud"
+latency_ms = 5
+bandwidth_mbps = 1000
+runner = "continuous"
+"""
 
 
 def averages() -> App:
@@ -21,10 +33,12 @@ def averages() -> App:
 
 
 def test_results_and_state_of_a_running_application(spark: Any, tmp_path: Path) -> None:
-    topology = Topology.tree("cloud", {"edge": ("cloud", Link(latency_ms=5))})
+    config = tmp_path / "sites.toml"
+    config.write_text(SITES)
     with run(
-        averages(), topology=topology, at={"average": {"edge": [1]}}, directory=tmp_path, keep_journal=True
+        averages(), config=config, at={"average": {"edge": [1]}}, directory=tmp_path / "run", keep_journal=True
     ) as running:
+        assert running.deployment.runners == {"edge": "continuous"}
         probe = running.device("probe", "edge")
         for value in range(10):
             probe.send("readings", sensor=value % 2, value=value)

@@ -20,7 +20,12 @@ from peregrine.spark.talk import SLOTS, Answer, Attach, End, Failed, Load, Need,
 START_S = 30.0
 LOOK_S = 0.02
 SEE = "see the log of Spark's executor"
+REMEDY = "let executors start processes, on Linux, or run its site in micro-batches"
 _talks: dict[str, Talk] = {}  # of this worker, by the host
+
+
+class NotHere(PeregrineError):
+    """The process of a continuous host cannot be on this executor."""
 
 
 @dataclass(frozen=True)
@@ -29,7 +34,7 @@ class Attaching:
     settings: Settings
 
     def take(self, attach: Attach, held: Shard) -> Shard:
-        """What has changed since the shard that Spark has."""
+        """What has changed since the shard that Spark has. `NotHere`: ask nobody, and apply the log."""
         deadline_s = time.monotonic() + self.settings.patience_s
         while True:
             try:
@@ -78,6 +83,8 @@ class Attaching:
         return None
 
     def _start(self) -> Talk:
+        if not hasattr(os, "pidfd_open"):
+            raise NotHere(f"the process of host {self.host} needs Linux", REMEDY)
         deadline_s = time.monotonic() + START_S
         process: subprocess.Popen[bytes] | None = None
         while time.monotonic() < deadline_s:
@@ -91,15 +98,18 @@ class Attaching:
                 except OSError:
                     continue
             time.sleep(LOOK_S)
-        raise Unreachable(f"the process of host {self.host} does not start within {START_S:g} s", SEE)
+        raise NotHere(f"the process of host {self.host} does not start within {START_S:g} s", f"{REMEDY}; {SEE}")
 
     def _launch(self, slot: int) -> "subprocess.Popen[bytes]":
         watched = os.getppid()  # Spark's Python, from which workers are forked; it ends with its executor
         given = (name_of(self.host, slot), str(watched), msgspec.json.encode(self.settings).decode())
-        command = [sys.executable, "-m", "peregrine.spark.continuous", *given]
+        command = [self.settings.python or sys.executable, "-m", "peregrine.spark.continuous", *given]
         # What operators are made of is found there as it is here.
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-        return subprocess.Popen(command, stdin=subprocess.DEVNULL, start_new_session=True, env=environment)
+        try:
+            return subprocess.Popen(command, stdin=subprocess.DEVNULL, start_new_session=True, env=environment)
+        except OSError as error:
+            raise NotHere(f"the process of host {self.host} cannot be started: {error}", REMEDY) from error
 
 
 def _answering(name: str) -> Talk:

@@ -16,6 +16,7 @@ import threading
 import time
 
 import msgspec
+import pyarrow as pa
 
 from peregrine.errors import PeregrineError
 from peregrine.spark.applying import Applier
@@ -24,6 +25,7 @@ from peregrine.spark.talk import Answer, Attach, Done, End, Failed, Load, Need, 
 from peregrine.types import PlaceId
 
 BACKLOG = 16
+SWITCH_S = 0.0005  # as in a router: rows and tasks do not wait for each other's 5 ms
 log = logging.getLogger(__name__)
 
 
@@ -80,9 +82,11 @@ def main(arguments: list[str]) -> int:
         return 0  # somebody was faster
     listener.listen(BACKLOG)
     host = Host(settings)
+    pa.array([0])  # Arrow looks for pandas with the first array: not with the first row
     threading.Thread(target=_watch, args=(int(watched), host), name="watch", daemon=True).start()
     gc.collect()
     gc.freeze()
+    sys.setswitchinterval(SWITCH_S)
     while True:
         connection, _ = listener.accept()
         threading.Thread(target=_serve, args=(host, connection), name="task", daemon=True).start()

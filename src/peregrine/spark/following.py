@@ -7,9 +7,10 @@ later, and holds less than the others, makes the log come once more from there: 
 import logging
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import partial
 from pathlib import Path
+from queue import Queue
 
 import msgspec
 
@@ -29,6 +30,7 @@ from peregrine.spark.worker import offer_all, patiently
 from peregrine.types import OpId, PlaceId
 
 AGAIN_S = 0.1  # after a router was away
+MOST_FRAMES = 64  # that are applied at once, each of a megabyte at most
 _groups = msgspec.msgpack.Decoder(dict[OpId, int])
 _entries = msgspec.msgpack.Decoder(list[tuple[int, bytes]])
 log = logging.getLogger(__name__)
@@ -102,13 +104,16 @@ class Following:
         with RouterClient(served.address, self._token) as router:
             frames = router.follow(self._place, offset)
             groups = _groups.decode(next(frames))
-            for frame in frames:
-                if frame == protocol.LOST:
-                    self._lose(round)
-                elif frame:
-                    entries = [(at, wire.decode_entry(raw)) for at, raw in _entries.decode(frame)]
+            for waiting in together(frames):
+                raws = [
+                    each for frame in waiting if frame and frame != protocol.LOST for each in _entries.decode(frame)
+                ]
+                if raws:
+                    entries = [(at, wire.decode_entry(raw)) for at, raw in raws]
                     self._apply(round, router, entries, groups)
                     offset = entries[-1][0] + length(entries[-1][1])
+                if protocol.LOST in waiting:
+                    self._lose(round)
                 if self._round != round:
                     return offset
             return offset
@@ -148,3 +153,40 @@ class Following:
             if self._round == round:
                 self._failure = error
                 self._stir.notify_all()
+
+
+def together(frames: Iterator[bytes]) -> Iterator[list[bytes]]:
+    """All frames that have come by now, again and again. One by one, whoever fell behind once would stay behind: frames
+    that were pushed while he was busy are as small as ever, and each costs a call.
+    """
+    came: Queue[bytes | BaseException | None] = Queue(MOST_FRAMES)  # no more: the rest waits at the router
+    left = threading.Event()
+
+    def read() -> None:
+        try:
+            for frame in frames:
+                came.put(frame)
+                if left.is_set():
+                    return
+            came.put(None)
+        except BaseException as error:  # for the one who waits
+            came.put(error)
+
+    threading.Thread(target=read, name="frames", daemon=True).start()
+    try:
+        while True:
+            taken = [came.get()]
+            while not came.empty() and len(taken) < MOST_FRAMES:
+                taken.append(came.get())
+            found = [each for each in taken if isinstance(each, bytes)]
+            if found:
+                yield found
+            for each in taken:
+                if isinstance(each, BaseException):
+                    raise each
+            if None in taken:
+                return
+    finally:
+        left.set()
+        while not came.empty():  # so that nobody waits to put something there
+            came.get()

@@ -12,9 +12,11 @@ fails or is repeated gives the same outputs under the same offsets, and the rout
 # mypy: disable-error-code="import-not-found"
 
 import json
+import logging
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -31,8 +33,8 @@ from peregrine.core.slices import entries_of
 from peregrine.core.state import CHUNK_BYTES
 from peregrine.errors import MissingChunk
 from peregrine.spark.applying import Applier
-from peregrine.spark.attaching import Attaching
-from peregrine.spark.served import served_by
+from peregrine.spark.attaching import Attaching, NotHere
+from peregrine.spark.served import fall_back, served_by
 from peregrine.spark.source import EPOCH, LEASE_S, NAME, LogSource
 from peregrine.spark.talk import Attach, Settings
 from peregrine.spark.worker import client, freeze_heap, offer_all, patiently
@@ -44,6 +46,8 @@ if TYPE_CHECKING:
 
 _STATE = StructType([StructField("state", BinaryType(), False)])
 _NOTHING = StructType([StructField("nothing", LongType(), True)])
+_SLICE = ("op", "group", "first_offset", "offsets", "body")
+log = logging.getLogger(__name__)
 
 Frames = Iterator[Any]  # of pandas
 ShardFunction = Callable[[Any, Frames, GroupState], Frames]
@@ -67,6 +71,7 @@ class HostConfig:
     sizes: Sizes = SIZES  # from where on values and keys go there
     epoch_s: float = 10.0  # of continuous places: how often Spark commits what they have done
     epoch_rows: int = 50_000  # but for so many rows sooner
+    python: str = ""  # for the processes of continuous places; else that of Spark's workers
 
     def applier(self) -> Applier:
         return Applier(str(self.served), str(self.registry), self.chunk_bytes, self.sizes, self.chunks_durable)
@@ -83,6 +88,7 @@ class HostConfig:
             self.chunks_durable,
             self.patience_s,
             LEASE_S,
+            self.python,
         )
         return Attaching(str(self.checkpoint), settings)
 
@@ -140,7 +146,15 @@ def shard_function(config: HostConfig) -> ShardFunction:
         ends = [np.frombuffer(offsets, np.int64)[-1] for _, offsets, _ in slices]
         first = min(start for start, _, _ in slices)
         held = Shard(max(shard.upto, first), shard.groups, shard.refs)
-        taken = attaching.take(Attach(place, op, number, held.upto, int(max(ends))), held)
+        end = int(max(ends))
+        try:
+            taken = attaching.take(Attach(place, op, number, held.upto, end), held)
+        except NotHere as error:
+            log.warning("place=%s goes on in micro-batches: %s", place, error)
+            fall_back(config.served, place)
+            apply_all(place, op, shard, logged(place, op, number, held.upto, end))
+            shard.upto = max(held.upto, end)
+            return True
         try:
             applier.keep(place, op, shard, taken)
         except MissingChunk:
@@ -148,6 +162,17 @@ def shard_function(config: HostConfig) -> ShardFunction:
             raise
         shard.take_over(taken)
         return bool(taken.groups)
+
+    def logged(place: PlaceId, op: OpId, number: int, at: int, end: int) -> dict[int, list[Part]]:
+        """What a shard has to apply of a stretch of its log."""
+        router = client(served_by(served)[place].address, token_file)
+        found: dict[int, list[Part]] = {}
+        while at < end:
+            table, at = patiently(partial(router.read_log, place, at, end - at), patience_s)
+            for of, group, *part in zip(*(table.column(name).to_pylist() for name in _SLICE), strict=True):
+                if of == op and group % config.shards == number:
+                    found.setdefault(group, []).append(tuple(part))
+        return found
 
     def apply_shard(key: Any, frames: Frames, state: GroupState) -> Frames:
         freeze_heap()

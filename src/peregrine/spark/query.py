@@ -46,6 +46,10 @@ class HostQuery:
         self._stopped = True
         with suppress(*_DEAD):
             self.query.stop()
+        self.end_processes()
+
+    def end_processes(self) -> None:
+        """Those of continuous places: they would serve on for a while without the query."""
         self._config.attaching().end()
 
 

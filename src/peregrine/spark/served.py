@@ -6,16 +6,14 @@ no longer read.
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Literal, get_args
 
 import msgspec
 
-from peregrine.errors import ConfigurationError, UnknownName
+from peregrine.errors import ConfigurationError
 from peregrine.net.chunk_files import write_aside
 from peregrine.spark.published import current
-from peregrine.types import PlaceId
+from peregrine.types import PlaceId, Runner
 
-Runner = Literal["microbatch", "continuous"]
 MICROBATCH: Runner = "microbatch"
 CONTINUOUS: Runner = "continuous"
 
@@ -38,11 +36,13 @@ def publish(file: Path, places: Mapping[PlaceId, Served]) -> None:
     write_aside(file, msgspec.json.format(msgspec.json.encode(dict(places))), durable=True)
 
 
+def fall_back(file: Path, place: PlaceId) -> None:
+    """From the next batch on this place runs in micro-batches."""
+    places = dict(served_by(str(file)))
+    if place in places and places[place].runner != MICROBATCH:
+        publish(file, places | {place: msgspec.structs.replace(places[place], runner=MICROBATCH)})
+
+
 def served_by(file: str) -> Mapping[PlaceId, Served]:
     """The places, as the file has them now."""
     return current(file, "places", _decode)
-
-
-def check_runner(runner: str) -> None:
-    if runner not in get_args(Runner):
-        raise UnknownName("runner", runner, list(get_args(Runner)))

@@ -37,6 +37,7 @@ class Settings(msgspec.Struct, frozen=True):
     chunks_durable: bool
     patience_s: float  # with a router that is away
     lease_s: float  # how long it goes on without a task
+    python: str = ""  # with which it is started; else with that of the task
 
 
 class Attach(msgspec.Struct, frozen=True, tag=True, array_like=True):
