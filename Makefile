@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help install java demo test test-core test-spark test-kills test-mechanisms lint bench-core bench-apps bench-spark bench-continuous peers simulate docs clean
+.PHONY: help install java demo test test-core test-spark test-kills test-mechanisms lint bench-core bench-apps bench-spark bench-continuous soak peers simulate docs clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -43,7 +43,7 @@ test-spark: java ## run the tests on Spark, in two sessions
 	@$(BIN)/python -m pytest -n 2 --dist loadfile tests/spark
 
 test-kills: java ## kill every part in every phase of a migration, on Spark; takes a quarter of an hour
-	@PEREGRINE_KILLS=all $(BIN)/python -m pytest tests/spark/test_kills.py
+	@PEREGRINE_KILLS=all $(BIN)/python -m pytest tests/spark/test_kills.py tests/spark/test_per_site.py
 
 test-mechanisms: java ## move every application by every mechanism, on Spark; takes a quarter of an hour
 	@PEREGRINE_MECHANISMS=all $(BIN)/python -m pytest tests/spark/test_mechanisms.py
@@ -64,6 +64,9 @@ bench-spark: java ## measure the data plane on this machine against its targets;
 
 bench-continuous: java ## measure the continuous runner against micro-batches; takes four minutes
 	@$(BIN)/python -m peregrine.bench.spark --only continuous --json build/bench-continuous.json
+
+soak: java ## half an hour at 5,000 rows/s with a move every 5 s, every result looked at
+	@$(BIN)/python -m peregrine.bench.spark.soak --json build/soak.json
 
 peers: install ## install PyFlink and Bytewax beside Peregrine, to be measured in `peregrine bench run peers` (1 GB)
 	@$(BIN)/python -m peregrine.bench.peers.build

@@ -24,7 +24,7 @@ def test_every_experiment_says_what_it_shows_and_what_the_paper_has(name: str) -
     found = ALL[name]
     assert found.shows and found.expect
     assert found.figure.startswith(
-        ("Falcon, ", "Spacker, ", "Shepherd, ", "Survey, ", "Peregrine's own: ", "no paper: ")
+        ("Falcon, ", "Spacker, ", "Shepherd, ", "Survey, ", "ISQD, ", "Peregrine's own: ", "no paper: ")
     )
 
 

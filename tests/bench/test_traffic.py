@@ -1,4 +1,4 @@
-from peregrine.bench.engine.traffic import of_event
+from peregrine.bench.engine.traffic import of_event, rows_of_event
 from peregrine.core import wire
 from peregrine.core.keyspace import KeySet
 from peregrine.core.messages import ChunksHere, FromLink, Tick, Together
@@ -19,3 +19,7 @@ def test_chunks_that_were_fetched_count() -> None:
     assert of_event(Together((ChunksHere(1, 1000), Tick(5), FromLink(CLOUD, 0, (STATE, STATE))))) == 1000 + 2 * len(
         wire.encode(STATE)
     )
+
+
+def test_rows_that_came_over_a_link_are_counted_by_themselves() -> None:
+    assert rows_of_event(Together((ChunksHere(1, 1000), FromLink(CLOUD, 0, (ROWS, STATE))))) == len(wire.encode(ROWS))

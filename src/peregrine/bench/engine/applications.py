@@ -14,12 +14,15 @@ import pyarrow as pa
 from peregrine import App
 from peregrine.bench.engine import hoard, scores
 from peregrine.errors import ConfigurationError
-from peregrine.workloads import key_count, linear_road, nexmark, stock, tm
+from peregrine.workloads import cameras, key_count, linear_road, nexmark, sensors, stock, tm, tweets
+from peregrine.workloads.generate import cameras as frames_of
 from peregrine.workloads.generate import key_count as touches_of
 from peregrine.workloads.generate import linear_road as positions_of
 from peregrine.workloads.generate import nexmark as market_of
+from peregrine.workloads.generate import sensors as observations_of
 from peregrine.workloads.generate import stock as messages_of
 from peregrine.workloads.generate import tm as readings_of
+from peregrine.workloads.generate import tweets as tweets_of
 
 Tables = Mapping[str, pa.Table]
 SLICE_MS = 1000
@@ -63,6 +66,24 @@ class Application:
                     raise ConfigurationError(
                         f"{file}: {taken.__name__} has no {kind} {name!r}", f"it has {', '.join(known)}"
                     )
+
+
+def _posts(
+    count: int, *, first: int = 0, rate: int = 1000, sources: int = 1, users: int = 200, start_ms: int = 0
+) -> pa.Table:
+    return tweets_of.tweets(count, first=first, rate=rate, regions=sources, users=users, start_ms=start_ms)
+
+
+def _frames(count: int, *, first: int = 0, rate: int = 50, sources: int = 5, start_ms: int = 0) -> pa.Table:
+    return frames_of.frames(count, first=first, rate=rate, cameras=sources, start_ms=start_ms)
+
+
+def _observations(
+    count: int, *, first: int = 0, rate: int = 1000, sources: int = 1, sensors: int = 40, start_ms: int = 0
+) -> pa.Table:
+    return observations_of.observations(
+        count, first=first, rate=rate, gateways=sources, sensors=sensors, start_ms=start_ms
+    )
 
 
 APPLICATIONS: Mapping[str, Application] = {
@@ -151,6 +172,24 @@ APPLICATIONS: Mapping[str, Application] = {
     ),
     "scores": Application(
         scores.scores, scores.texts, ("texts",), ("score",), felt=False, said="texts, scored by a DataFrame operator"
+    ),
+    "tweets": Application(tweets.tweets, _posts, ("tweets",), ("parse",), felt=False, said="sentiment of tweets"),
+    "cameras": Application(
+        cameras.cameras,
+        _frames,
+        ("frames",),
+        ("moving",),
+        {"dataframe": False},
+        felt=False,
+        said="objects in frames of street cameras",
+    ),
+    "sensors": Application(
+        sensors.sensors,
+        _observations,
+        ("observations",),
+        ("in_range", "unrepeated"),
+        felt=False,
+        said="ETL of a building's sensors",
     ),
     "auctions": Application(
         hoard.auctions,

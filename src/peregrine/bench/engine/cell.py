@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 import pyarrow as pa
 
@@ -186,8 +187,9 @@ class _Bench:
         if setting.hosts is not None:
             hosts = [setting.hosts[-1], setting.hosts[0]] if back else setting.hosts
             return moving.rescale(moved, _hosts(setting.hosts), hosts)
-        source, target = PlaceId(CLOUD), PlaceId(_edge(setting.edges))
-        return moving.between(moved, *((target, source) if back else (source, target)))
+        path = _path(setting, setting.edges)
+        legs = pairwise(path) if setting.way == "hop by hop" and not back else [(path[0], path[-1])]
+        return [chunk for leg in legs for chunk in moving.between(moved, *(leg[::-1] if back else leg))]
 
     def _renew(self) -> None:
         """What the target still has of the last cell must be of no use to the next."""
@@ -278,8 +280,15 @@ def _deployed(
 def _topology(setting: Setting) -> Topology:
     if setting.hosts is not None:
         return Topology.tree(CLOUD, {}, {CLOUD: [place.partition("/")[2] for place in _hosts(setting.hosts)]})
-    link = Link(setting.round_trip_ms / 2, setting.bandwidth_mbps)
-    return Topology.tree(CLOUD, {SiteId(_edge(nth)): (CLOUD, link) for nth in range(1, setting.edges + 1)})
+    link = Link(setting.round_trip_ms / 2 / (setting.levels - 1), setting.bandwidth_mbps)
+    ways = (pairwise(_path(setting, nth)) for nth in range(1, setting.edges + 1))
+    return Topology.tree(CLOUD, {SiteId(below): (SiteId(above), link) for way in ways for above, below in way})
+
+
+def _path(setting: Setting, edge: int) -> list[PlaceId]:
+    """From the cloud to an edge: each has sites of its own on its way."""
+    between = [PlaceId(f"above{level}-{edge}") for level in range(setting.levels - 2, 0, -1)]
+    return [PlaceId(CLOUD), *between, PlaceId(_edge(edge))]
 
 
 def _edge(nth: int) -> str:

@@ -15,7 +15,7 @@ import hashlib
 import math
 import re
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -26,6 +26,8 @@ from peregrine.bench.peers.catalogue import RUNS
 from peregrine.core.mechanisms import MECHANISMS
 from peregrine.errors import ConfigurationError, UnknownName
 from peregrine.plan.adaptive import strategy_of
+from peregrine.types import Runner
+from peregrine.workloads.generate.ring_line import Shape
 
 EXPERIMENTS = Path(__file__).parent.parent / "experiments"
 FORMAT = 2  # of the Parquet files: another number, and all cells are run again
@@ -42,10 +44,18 @@ MEASURES = {
     "trigger_ms": "time of a batch before the plan (ms)",
     "max_rows_per_s": "rows/s at saturation",
     "dip": "dip of the throughput (share)",
+    "deployment_ms": "until a topology change is deployed (ms)",
+    "event_time_ms": "event-time latency while the topology changes (ms)",
+    "downtime_ms": "without any result, longer than in the calm (ms)",
+    "late": "results later than agreed",
+    "recovery_ms": "from the first to the last late result (ms)",
+    "per_month": "cost of a month ($)",
 }
 BY_STRATEGY = "by-strategy"
 DRIVES = ("drive", "pass", "ping-pong")
 BEGINNINGS = ("warm", "cold")
+RENTS = ("cloud", "edge", "adaptive")
+DEPLOYMENTS = ("incremental", "holistic concurrent", "holistic serial")
 CASE = "case"
 _BYTES = ("bytes", "KB", "MB", "GB", "TB")
 # Replicas cost what comes next something; a restart leaves Spark cold.
@@ -71,7 +81,8 @@ class Setting(_Struct, frozen=True):
     rows_per_s: Count = 1500
     preload_rows: int = 0  # as fast as they are taken, before the clock starts: so that keys have state
     edges: Count = 1
-    levels: Annotated[int, msgspec.Meta(ge=2, le=4)] = 2  # of sites, where a car drives
+    levels: Annotated[int, msgspec.Meta(ge=2, le=4)] = 2  # of sites
+    way: Literal["straight", "hop by hop"] = "straight"  # of state over several levels: whole at each of them, or not
     devices: Count | None = None  # at the last edges, one at each; else at all of them
     round_trip_ms: Annotated[float, msgspec.Meta(ge=0)] = 80
     bandwidth_mbps: Positive = 1000
@@ -83,6 +94,16 @@ class Setting(_Struct, frozen=True):
     strategy: str = "by-arrival"  # order, chunks and replicas (plan/strategy.py)
     chunk_keys: int = 0  # and no more than so many in a chunk; 0: as the strategy says
     planned: bool = False  # by `Running.plan`, so that what it predicts is held against what comes
+    runner: Runner = "microbatch"  # of the hosts of a railway
+    trains: Count = 1  # sites that go from edge to edge, each with a source for all applications
+    apps: Count = 1  # of a railway
+    shape: Shape = "star"  # of a railway
+    stateful: bool = False  # what an application knows of a train is at the edge above it, and follows
+    at_once: Count = 1  # so many trains go on
+    changes_s: Positive = 10  # for so long,
+    change_every_s: Positive = 1  # so often
+    agreed_ms: Positive = 1000  # a result that comes later is late
+    nearer: bool = False  # the next operator comes to where the first one is, instead of the first to a new edge
     warm_s: Positive = 3
     calm_s: Positive = 2.5
     settle_s: Positive = 1.5
@@ -94,6 +115,7 @@ class Variant(_Struct, frozen=True):
     name: str
     mechanism: str
     strategy: str = ""  # else that of the mechanism
+    way: str = ""  # else straight
 
 
 class Sweep(_Struct, frozen=True):
@@ -140,9 +162,10 @@ class Definition(_Struct, frozen=True):
     sweep: Sweep
     quick: Size
     full: Size
-    # peers: other systems too; roaming: a car drives; warming: a DataFrame operator moves. Variants then name runs, how
-    # it drives, or how it begins, instead of mechanisms.
-    kind: Literal["mechanisms", "peers", "roaming", "warming"] = "mechanisms"
+    # peers: other systems too; roaming: a car drives; warming: a DataFrame operator moves; railway: sites move. Then
+    # variants name runs, how it drives, how it begins, or what is deployed anew, instead of mechanisms. spreading: an
+    # operator comes to one more edge; renting: what a month costs, by where the work is done.
+    kind: Literal["mechanisms", "peers", "roaming", "warming", "railway", "spreading", "renting"] = "mechanisms"
     base: dict[str, Any] = {}
     mechanisms: list[str] = []
     variants: list[Variant] = []
@@ -219,6 +242,8 @@ def _setting(definition: Definition, size: Size, variant: Variant, value: Any) -
         said[name] = {**definition.base.get(name, {}), **size.base.get(name, {}), **case.get(name, {})}
     if strategy := variant.strategy or _STRATEGIES.get(variant.mechanism):
         said["strategy"] = strategy
+    if variant.way:
+        said["way"] = variant.way
     into, _, inner = definition.sweep.setting.partition(".")
     if inner:
         said[into][inner] = value
@@ -273,16 +298,25 @@ def _check(definition: Definition, file: str) -> None:
         for each in found:
             APPLICATIONS[each.setting.app].check(each.setting.parameters, each.setting.feed, file)
             strategy_of(each.setting.strategy)
-            if (each.setting.devices or 1) > each.setting.edges:
+            if (each.setting.devices or 1) > each.setting.edges and definition.kind != "renting":
                 raise ConfigurationError(f"{file}: more devices than edges", "there is one at an edge, or none")
+            if each.setting.nearer and (len(APPLICATIONS[each.setting.app].operators) < 2 or each.setting.edges > 1):
+                raise ConfigurationError(
+                    f"{file}: no operator comes nearer", "name one edge, and an app with two that move"
+                )
             if each.setting.planned and (each.setting.hosts or len(APPLICATIONS[each.setting.app].operators) > 1):
                 raise ConfigurationError(f"{file}: several moves planned at once", "plan one operator, without hosts")
 
 
 def _ways(definition: Definition) -> list[str]:
-    return {"peers": list(RUNS), "roaming": list(DRIVES), "warming": list(BEGINNINGS)}.get(
-        definition.kind, [*MECHANISMS, BY_STRATEGY]
-    )
+    known: Mapping[str, Sequence[str]] = {
+        "peers": [*RUNS],
+        "roaming": DRIVES,
+        "warming": BEGINNINGS,
+        "railway": DEPLOYMENTS,
+        "renting": RENTS,
+    }
+    return list(known.get(definition.kind, [*MECHANISMS, BY_STRATEGY]))
 
 
 def _check_names(kind: str, names: Sequence[str], known: list[str], file: str) -> None:

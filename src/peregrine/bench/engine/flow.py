@@ -72,6 +72,7 @@ class Flow:
         """Device n is at site n."""
         self.running = running
         self.sent: list[Sent] = []
+        self.silent: set[str] = set()  # devices that have nothing to say for now
         self._feed = feed
         self._senders = {name: running.device(name, site) for name, site in zip(feed.devices, sites, strict=True)}
         self._extra: deque[Sent] = deque()
@@ -147,7 +148,8 @@ class Flow:
                     return
                 while self._extra:
                     self._give(self._extra.popleft())
-                self._give(sent)
+                if sent[0] not in self.silent:
+                    self._give(sent)
         except BaseException as error:
             self._failed = error
 

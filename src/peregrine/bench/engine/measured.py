@@ -1,6 +1,7 @@
 """What one cell found."""
 
 from dataclasses import dataclass
+from typing import Any
 
 from peregrine import measure
 from peregrine.bench.engine.definition import Cell
@@ -15,6 +16,15 @@ class Forecast:
     bytes_moved: float
     lessons: int
     pause_ms: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Felt:
+    """What those who read results feel, in Shepherd's words."""
+
+    downtime_ms: float  # the longest time without any result, by how much it is longer than in the calm
+    late: int  # results that came later than agreed
+    recovery_ms: float  # from the first to the last of these
 
 
 def pause_ms(cost: measure.Cost) -> float:
@@ -40,3 +50,23 @@ class Measured:
     calm: measure.Steady | None = None  # where there is no cost that tells it
     max_rows_per_s: float | None = None  # of a run at saturation
     dip: float | None = None  # the share by which fewer results came, for a while
+    changes: int | None = None  # of the topology, all of them carried out
+    deployment_ms: float | None = None  # the mean, from when a change was told until it was carried out
+    event_time_ms: float | None = None  # the mean latency of results meanwhile
+    felt: Felt | None = None
+    per_month: float | None = None  # dollars
+
+
+def of_results(
+    cell: Cell,
+    outputs: measure.Outputs,
+    calm_ms: float,
+    requested_ms: float,
+    ended_ms: float,
+    until_ms: float,
+    **more: Any,
+) -> Measured:
+    """Where no plan tells when it began and ended: what results felt, held against the calm before it."""
+    steady = outputs.steady(calm_ms, requested_ms)
+    cost = measure.cost_of_results(cell.setting.mechanism, outputs, steady, requested_ms, ended_ms, until_ms)
+    return Measured(cell, cost, outputs.between(calm_ms, until_ms), **more)

@@ -9,10 +9,10 @@ from collections.abc import Iterator
 from functools import partial
 from math import ceil
 
-from peregrine import Link, Topology, measure
+from peregrine import Link, Topology
 from peregrine.bench.engine import traffic as links
 from peregrine.bench.engine.definition import Cell, Setting
-from peregrine.bench.engine.measured import Measured
+from peregrine.bench.engine.measured import Measured, of_results
 from peregrine.bench.spark import stream
 from peregrine.control.local import local
 from peregrine.control.traffic import Traffic, proved, watched
@@ -60,15 +60,8 @@ def run_cell(cell: Cell) -> Measured:
             proof = proved(deployment, cars, specs, operators, watch, initial)
             (on_links,) = links.state_bytes(deployment, [(begin, end)])
     outputs = watch.outputs({DRIVER})
-    steady = outputs.steady(calm_ms, requested_ms)
-    return Measured(
-        cell,
-        measure.cost_of_results(setting.mechanism, outputs, steady, requested_ms, ended_ms, until_ms),
-        outputs.between(calm_ms, until_ms),
-        trigger_ms=trigger_ms,
-        bytes_on_links=on_links,
-        proof=proof,
-    )
+    more = {"trigger_ms": trigger_ms, "bytes_on_links": on_links, "proof": proof}
+    return of_results(cell, outputs, calm_ms, requested_ms, ended_ms, until_ms, **more)
 
 
 def _owns(watch: Watch, edge: SiteId) -> bool:

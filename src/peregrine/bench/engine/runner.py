@@ -1,8 +1,11 @@
 """Experiments, cell after cell: what is there already is skipped, what fails is said and the next one runs."""
 
+import gc
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from importlib import import_module
 from itertools import groupby
 from pathlib import Path
 
@@ -78,7 +81,9 @@ def run(
     wrong: list[str] = []
     for nth, group in enumerate(groups(definition, wanted)):
         say(Progress(group[0], done, len(every)))
-        for each in (find or _finder(definition))(group, cold and nth == 0):
+        with unsearched():
+            found = (find or _finder(definition))(group, cold and nth == 0)
+        for each in found:
             done += 1
             complaints = _complaints(each)
             wrong += [f"{definition.name}: {each.cell.name}: {complaint}" for complaint in complaints]
@@ -87,6 +92,17 @@ def run(
             news = "; ".join(complaints) or each.trouble or _figures(each)
             say(Progress(each.cell, done, len(every), news, bool(complaints)))
     return wrong
+
+
+@contextmanager
+def unsearched() -> Iterator[None]:
+    """What sends rows and reads results must not stop to look for garbage, of which earlier cells have left much."""
+    gc.collect()
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
 
 
 def groups(definition: Definition, wanted: list[Cell]) -> Iterator[list[Cell]]:
@@ -116,14 +132,8 @@ def _finder(definition: Definition) -> Find:
         from peregrine.bench.peers.run import find
 
         return find
-    if definition.kind == "roaming":
-        from peregrine.bench.engine import roaming
-
-        return one_by_one(roaming.run_cell)
-    if definition.kind == "warming":
-        from peregrine.bench.engine import warming
-
-        return one_by_one(warming.run_cell)
+    if definition.kind != "mechanisms":
+        return one_by_one(import_module(f"peregrine.bench.engine.{definition.kind}").run_cell)
     return on_spark
 
 
@@ -187,6 +197,19 @@ def _figures(measured: Measured) -> str:
         calm = measured.calm
         steady = "" if calm is None else f"steady mean {calm.mean_ms:,.1f}, p99 {calm.p99_ms:,.1f} ms"
         return steady or f"{measured.max_rows_per_s or 0:,.0f} rows/s"
+    if measured.deployment_ms is not None:
+        return (
+            f"{measured.changes} changes, each deployed in {measured.deployment_ms:,.0f} ms,"
+            f" latency {measured.event_time_ms:,.0f} ms, before {cost.calm.mean_ms:,.0f} ms,"
+            f" jitter {cost.peak_jitter_ms:,.0f} ms"
+        )
+    if measured.per_month is not None:
+        return f"$ {measured.per_month:,.2f} a month, jitter {cost.peak_jitter_ms:,.0f} ms"
+    if (felt := measured.felt) is not None:
+        return (
+            f"downtime {felt.downtime_ms:,.0f} ms, {felt.late:,} results late, for {felt.recovery_ms:,.0f} ms;"
+            f" jitter {cost.peak_jitter_ms:,.0f}, duration {cost.duration_ms:,.0f} ms"
+        )
     return (
         f"disruption {cost.disruption_ms:,.0f}, jitter {cost.peak_jitter_ms:,.0f}, freeze {cost.freeze_ms:,.0f},"
         f" duration {cost.duration_ms:,.0f} ms, {cost.bytes_moved:,} bytes"

@@ -39,7 +39,11 @@ SUMMARY = pa.schema(
         "phases_ms": pa.map_(_text, _number),
         **dict.fromkeys(("predicted_duration_ms", "predicted_bytes", "predicted_pause_ms", "pause_ms"), _number),
         "lessons": _whole,
-        **dict.fromkeys(("max_rows_per_s", "dip"), _number),
+        **dict.fromkeys(
+            ("max_rows_per_s", "dip", "deployment_ms", "event_time_ms", "downtime_ms", "recovery_ms", "per_month"),
+            _number,
+        ),
+        **dict.fromkeys(("changes", "late"), _whole),
         **dict.fromkeys(("rows_in", "rows_out", "lost", "repeated", "out_of_order"), _whole),
         **dict.fromkeys(("states", "states_that_differ"), _whole),
         "trouble": _text,  # why there are no figures; empty if there are
@@ -114,12 +118,18 @@ class Store:
             "bytes_on_links": measured.bytes_on_links,
             "max_rows_per_s": measured.max_rows_per_s,
             "dip": measured.dip,
+            "deployment_ms": measured.deployment_ms,
+            "event_time_ms": measured.event_time_ms,
+            "changes": measured.changes,
+            "per_month": measured.per_month,
         }
         if (calm := measured.calm if cost is None else cost.calm) is not None:
             found |= {"steady_mean_ms": calm.mean_ms, "steady_sigma_ms": calm.sigma_ms, "steady_p99_ms": calm.p99_ms}
         if cost is not None:
             found |= {"trigger_ms": measured.trigger_ms, **cost_as_dict(cost)}
             found["phases_ms"] = list(cost.phases_ms.items())
+        if (felt := measured.felt) is not None:
+            found |= {"downtime_ms": felt.downtime_ms, "late": felt.late, "recovery_ms": felt.recovery_ms}
         if (forecast := measured.forecast) is not None:
             found |= {"predicted_duration_ms": forecast.duration_ms, "predicted_bytes": forecast.bytes_moved}
             found |= {"predicted_pause_ms": forecast.pause_ms, "lessons": forecast.lessons}

@@ -10,7 +10,7 @@ from peregrine import Link, Topology, measure, proof, run
 from peregrine.bench.engine.applications import APPLICATIONS
 from peregrine.bench.engine.definition import Cell
 from peregrine.bench.engine.flow import Feed, Flow, Sent
-from peregrine.bench.engine.measured import Measured
+from peregrine.bench.engine.measured import Measured, of_results
 from peregrine.bench.engine.scores import score_of
 from peregrine.bench.spark.stream import now_ms
 from peregrine.control.running import Running
@@ -50,14 +50,8 @@ def run_cell(cell: Cell) -> Measured:
         finally:
             flow.close()
     outputs = watch.outputs()
-    steady = outputs.steady(calm_ms, requested_ms)
-    return Measured(
-        cell,
-        measure.cost_of_results(setting.mechanism, outputs, steady, requested_ms, ended_ms, until_ms),
-        outputs.between(calm_ms, until_ms),
-        proof=found,
-        dip=dip(outputs.emitted_ms, calm_ms, requested_ms, until_ms),
-    )
+    felt = dip(outputs.emitted_ms, calm_ms, requested_ms, until_ms)
+    return of_results(cell, outputs, calm_ms, requested_ms, ended_ms, until_ms, proof=found, dip=felt)
 
 
 def dip(emitted_ms: measure.Milliseconds, calm_ms: float, requested_ms: float, until_ms: float) -> float:

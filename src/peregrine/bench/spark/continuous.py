@@ -1,24 +1,47 @@
 """The continuous runner against micro-batches: Traffic Monitoring at 1,500 rows/s, steady and while half of it moves.
 
-Latency is from the creation of a row at its device until its result has been read at the root, both in whole
-milliseconds: with the runner that is all there is to see, the device's and the reader's share is in it.
+Steady latency is from when the device hears that a router has the row until its result has been read at the root: from
+router to router, and one call. With the device's share, and where keys move, it is from the creation of the row on. And
+what a site costs to which nothing comes.
 """
 
+import time
 from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
-from peregrine.bench.spark import moves, steady
-from peregrine.bench.spark.experiment import Experiment, Found
+from peregrine.bench.spark import moves, processes, steady, stream
+from peregrine.bench.spark.experiment import Experiment, Found, Scale, proved
 from peregrine.bench.spark.figures import Figure, at_most, ratio
 from peregrine.bench.spark.moves import median_of
 from peregrine.bench.spark.stream import LINK
 
 RUNNERS = ("microbatch", "continuous")
+KEYS = 10
+
+
+def idle(scale: Scale) -> Found:
+    """Shares of a core, after some rows."""
+    with stream.running(stream.traffic(KEYS), (stream.EDGE,), stream.EDGE, runner="continuous") as flow:
+        flow.warm_up(KEYS, scale.pick(5, 2))
+        flow.pause()
+        time.sleep(scale.pick(15, 3))  # an epoch, and what comes behind it
+        parts = {
+            "routers": [router.pid for router in flow.up.routers.values()],
+            "host": processes.hosts(flow.up),
+            "spark": processes.spark(),
+        }
+        before = {name: processes.cpu_s(pids) for name, pids in parts.items()}
+        seconds = scale.pick(30, 5)
+        time.sleep(seconds)
+        used = {name: (processes.cpu_s(pids) - before[name]) / seconds for name, pids in parts.items()}
+        flow.drain()
+        return {"used": used, "sites": len(flow.up.routers), "proofs": {"idle": proved(flow.prove())}}
 
 
 def figures(found: Mapping[str, Found]) -> list[Figure]:
-    latency: dict[str, Mapping[str, Any]] = {each: found[f"steady {each}"]["latency"] for each in RUNNERS}
+    whole: dict[str, Mapping[str, Any]] = {each: found[f"steady {each}"]["latency"] for each in RUNNERS}
+    latency: dict[str, Mapping[str, Any]] = {each: found[f"steady {each}"]["of_routers"] for each in RUNNERS}
     batch, now = latency["microbatch"], latency["continuous"]
     moved = {each: found[f"moves {each}"]["moves"] for each in RUNNERS}
     half_way_ms = LINK.latency_ms
@@ -28,6 +51,12 @@ def figures(found: Mapping[str, Found]) -> list[Figure]:
         ),
         Figure("steady: p99 with continuous", now["p99_ms"], "ms", at_most(5), f"microbatch {batch['p99_ms']:.0f} ms"),
         Figure("steady: mean, continuous / microbatch", ratio(now["mean_ms"], batch["mean_ms"]), "x"),
+        Figure(
+            "steady: median with the device's share",
+            whole["continuous"]["p50_ms"],
+            "ms",
+            note=f"p99 {whole['continuous']['p99_ms']:.0f} ms; microbatch {whole['microbatch']['p50_ms']:.0f} ms",
+        ),
         *(
             Figure(
                 f"disruption of live, {each}",
@@ -47,7 +76,18 @@ def figures(found: Mapping[str, Found]) -> list[Figure]:
             )
             for each in RUNNERS
         ),
+        *_idle(found["idle"]),
         *(Figure(f"duration of live, {each}", median_of(moved[each], "duration_ms"), "ms") for each in RUNNERS),
+    ]
+
+
+def _idle(found: Found) -> list[Figure]:
+    used, sites = found["used"], found["sites"]
+    share = (used["routers"] + used["host"]) / sites
+    note = f"routers {used['routers']:.1%} and the host's process {used['host']:.1%}, for {sites} sites"
+    return [
+        Figure("idle: of a core, for a quiet site", share * 100, "%", at_most(2), note),
+        Figure("idle: of a core, for Spark", used["spark"] * 100, "%"),
     ]
 
 
@@ -57,6 +97,7 @@ EXPERIMENT = Experiment(
     {
         **{f"steady {each}": partial(steady.ours, runner=each) for each in RUNNERS},
         **{f"moves {each}": partial(moves.live, runner=each) for each in RUNNERS},
+        "idle": idle,
     },
     figures,
 )

@@ -31,6 +31,7 @@ def ours(scale: Scale, **settings: Any) -> Found:
         return {
             "trigger_ms": trigger_ms,
             "latency": stream.latency(flow.outputs().between(from_ms, to_ms)),
+            "of_routers": stream.latency(flow.outputs_of_routers().between(from_ms, to_ms)),
             "proofs": {"steady": proved(flow.prove())},
         }
 

@@ -66,6 +66,8 @@ class Stream:
         self.requested_ms: dict[str, float] = {}
         self._device = up.device(road.SOURCE, at, feeds=(workload.op, workload.everything))
         self._results: list[tuple[float, pa.Table]] = []  # when it was read, what was read
+        self._acked: list[tuple[int, float]] = []  # up to which row, and when it was known to be safe at a router
+        self._device.on_acked = lambda seq: self._acked.append((seq, now_ms()))
         self._sending = False
         self._stop = threading.Event()
         self._threads = [threading.Thread(target=self._read, name="reader", daemon=True)]
@@ -159,10 +161,10 @@ class Stream:
     def move_in_chunks(
         self, plan: str, chunks: Sequence[KeySet], source: SiteId, target: SiteId, mechanism: str = "live"
     ) -> None:
-        """One after the other (Spacker III-C1)."""
+        """Each when the one before it has switched."""
         self.requested_ms[plan] = now_ms()
         moves = [Move(self.workload.op, chunk, PlaceId(source), PlaceId(target)) for chunk in chunks]
-        self.up.submit(Plan(plan, tuple((move,) for move in moves), mechanism=mechanism))
+        self.up.submit(Plan(plan, tuple((move,) for move in moves), mechanism=mechanism, overlap=True))
 
     def wait(self, plan: str) -> None:
         self.up.wait(plan, PATIENCE_S)
@@ -192,6 +194,13 @@ class Stream:
         calm_to_ms = min(at_ms for at_ms in self.requested_ms.values() if at_ms > calm_from_ms)
         steady = outputs.steady(calm_from_ms, calm_to_ms)
         return measure.cost(plan, outputs, self.timeline, steady, self.requested_ms[plan], until_ms)
+
+    def outputs_of_routers(self) -> measure.Outputs:
+        """As `outputs`, but for latency: from when a router had the row, as its device heard it."""
+        seqs, at_ms = (np.array(each) for each in zip(*self._acked, strict=True))
+        emitted = self.outputs().emitted_ms
+        mine = np.concatenate([table.column("seq").to_numpy() for _, table in self._results])
+        return measure.Outputs(emitted, np.maximum(emitted - at_ms[np.searchsorted(seqs, mine)], 0.0))
 
     def lines(self) -> Lines:
         found: Lines = {}
