@@ -359,6 +359,7 @@ class Net:
         self.too_early: list[Data] = []
         self.begun: dict[Switch, bool] = {}  # whether the target's outputs must pass the gate
         self.stopped: dict[Switch, int] = {}  # what the source had emitted in all
+        self.moved: set[Switch] = set()  # whose target, and not whose source, was in what changed its parent
         self._rehomings = 0
         for site, parent in parents.items():
             self.connect(site, parent)
@@ -419,6 +420,11 @@ class Net:
         meets = next(each for each in self.chain(target) if each in above)
         rehoming = Rehoming(self._rehomings, site, source, target, meets)
         self.open[rehoming.id] = rehoming
+        self.moved |= {
+            switch
+            for switch, gated in self.begun.items()
+            if gated and site in self.chain(switch.target) and site not in self.chain(switch.source)
+        }
         self.routers[site].rehome(rehoming)
         return rehoming
 

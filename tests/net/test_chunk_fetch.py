@@ -237,5 +237,5 @@ def test_fetches_from_one_site_share_a_round_trip_and_each_is_told_when_it_is_wh
     fetcher.start()
     until(lambda: not wanted)
     fetcher.stop()
-    assert source.asked == [0, 8, 1]
+    assert source.asked == [0, 9]
     assert told == [ChunksHere(0, 30), ChunksHere(1, 20), ChunksHere(2, 0), ChunksHere(3, 40)]

@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable
 
+import pytest
 from real_sites import GROUPS, OP, Cluster, expected, fill, until
 
 from peregrine.core.coordinator import Coordinator, PlanEnded, Status, Submit, ToRouter
@@ -17,8 +18,9 @@ CLOUD, EDGE = SiteId("cloud"), SiteId("edge")
 Start = Callable[..., Cluster]
 
 
-def test_rows_of_a_device_at_an_edge_reach_the_results_at_the_cloud(start: Start) -> None:
-    cluster = start("cloud", "edge")
+@pytest.mark.parametrize("local_socket", [True, False])
+def test_rows_of_a_device_at_an_edge_reach_the_results_at_the_cloud(start: Start, local_socket: bool) -> None:
+    cluster = start("cloud", "edge", local_socket=local_socket)
     keys = [f"k{i % 7}" for i in range(3000)]
     device = cluster.device("d", EDGE)
     fill(device, keys)
@@ -51,8 +53,9 @@ def test_a_live_migration_from_the_cloud_to_an_edge_changes_no_result(start: Sta
     assert cluster.clients[EDGE].status().commits["edge"] > 0
 
 
-def test_a_router_that_is_killed_loses_repeats_and_reorders_nothing(start: Start) -> None:
-    cluster = start("cloud", "edge", snapshot_mb=0.05)
+@pytest.mark.parametrize("local_socket", [True, False])
+def test_a_router_that_is_killed_loses_repeats_and_reorders_nothing(start: Start, local_socket: bool) -> None:
+    cluster = start("cloud", "edge", snapshot_mb=0.05, local_socket=local_socket)
     keys = [f"k{i % 5}" for i in range(6000)]
     device = cluster.device("d", EDGE, batch_rows=50)
     for site, at in ((EDGE, 1000), (CLOUD, 2500), (EDGE, 4000), (CLOUD, 5000)):

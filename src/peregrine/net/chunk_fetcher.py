@@ -8,6 +8,7 @@ hop, one at a time, and never through a journal or a log. How a link feels is em
 import logging
 import threading
 import time
+from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
@@ -20,7 +21,7 @@ from peregrine.net.client import RouterClient
 from peregrine.net.protocol import Neighbour
 from peregrine.types import SiteId
 
-ASK_CHUNKS = 8  # in one call: what is lost when it breaks
+ASK_CHUNKS = 1024  # in one call: each costs a round trip over all hops, and what has come stays when it breaks
 CALL_S = 300.0
 IDLE_S = 1.0
 BACK_OFF_S = (0.2, 10.0)
@@ -146,30 +147,33 @@ class ChunkFetcher:
         for fetch in fetches:
             lacking |= {name: fetch.number for name in fetch.names if name not in lacking and not chunks.claim(name)}
             ends.append(len(lacking))
-        names, brought, told = list(lacking), 0, 0
+        brought = 0
         try:
-            while True:
-                complete = [fetch for fetch, end in zip(fetches, ends, strict=True) if end <= brought][told:]
-                self._tell(complete)
-                told += len(complete)
-                if brought == len(names):
+            told = self._tell(fetches[: bisect_right(ends, 0)])
+            for name, chunk in self._arriving(origin, list(lacking)):
+                if self._stopping:
                     return True
-                asked = names[brought : brought + ASK_CHUNKS]
-                for name, chunk in zip(asked, self._source.read(origin, asked), strict=True):
-                    if self._stopping:
-                        return True
-                    if chunks.put(chunk) != name:
-                        raise ProtocolError(f"{origin} sent another chunk than asked for", "see its disk")
-                    self._moved[lacking[name]] = self._moved.get(lacking[name], 0) + len(chunk)
-                brought += len(asked)
+                if chunks.put(chunk) != name:
+                    raise ProtocolError(f"{origin} sent another chunk than asked for", "see its disk")
+                self._moved[lacking[name]] = self._moved.get(lacking[name], 0) + len(chunk)
+                brought += 1
+                told += self._tell(fetches[told : bisect_right(ends, brought)])
+            return True
         except (PeregrineError, ValueError) as error:  # ValueError: the answer ended too early
-            log.warning("origin=%s lacking=%d trouble=%r", origin, len(names) - brought, str(error))
+            log.warning("origin=%s lacking=%d trouble=%r", origin, len(lacking) - brought, str(error))
             return False
 
-    def _tell(self, complete: Sequence[Fetch]) -> None:
+    def _arriving(self, origin: SiteId, names: Sequence[bytes]) -> Iterator[tuple[bytes, bytes]]:
+        for first in range(0, len(names), ASK_CHUNKS):
+            asked = names[first : first + ASK_CHUNKS]
+            yield from zip(asked, self._source.read(origin, asked), strict=True)
+
+    def _tell(self, complete: Sequence[Fetch]) -> int:
+        """Returns how many they were."""
         if complete:
             self._source.chunks.sync()
         for fetch in complete:
             moved = self._moved.pop(fetch.number, 0)
             log.info("fetch=%d origin=%s chunks=%d bytes=%d", fetch.number, fetch.origin, len(fetch.names), moved)
             self._offer(ChunksHere(fetch.number, moved))
+        return len(complete)

@@ -41,7 +41,7 @@ def told_by(whom: str) -> Iterator[None]:
         if str(error).startswith(BUSY):
             raise Busy(f"{whom} accepts no rows now", "wait a little and send the same again") from error
         raise _unreachable(whom, error) from error
-    except (flight.FlightTimedOutError, flight.FlightCancelledError) as error:
+    except (flight.FlightTimedOutError, flight.FlightCancelledError, ConnectionError, TimeoutError) as error:
         raise _unreachable(whom, error) from error
     except flight.FlightServerError as error:
         raise _as_it_was(whom, error) from error

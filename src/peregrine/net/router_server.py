@@ -1,4 +1,5 @@
-"""A router that can be called: Arrow Flight in front of the stepper, the store and the links of one site.
+"""A router that can be called: Arrow Flight, and a socket for calls of this machine, in front of the stepper, the store
+and the links of one site.
 
 Calls only translate: everything that changes anything goes through the stepper. Every call carries the token; the
 server listens on this machine only, with TLS if its settings name certificates.
@@ -21,13 +22,14 @@ from peregrine.core.rows import Rows, length
 from peregrine.core.slices import Slice, slices
 from peregrine.errors import ConfigurationError, PeregrineError, ProtocolError, UnknownName
 from peregrine.log.record_log import RecordLog
-from peregrine.net import protocol
+from peregrine.net import local_socket, protocol
 from peregrine.net.addresses import HERE, Addresses
 from peregrine.net.admission import admit, known_neighbour
 from peregrine.net.chunk_service import ChunkService
 from peregrine.net.door import Door
 from peregrine.net.faults import Told, told, told_to_the_client
 from peregrine.net.links import Links
+from peregrine.net.local_server import LocalServer
 from peregrine.net.protocol import Neighbour, Status, Ticket
 from peregrine.net.push import Push
 from peregrine.net.registrar import Registrar
@@ -71,6 +73,9 @@ class RouterServer(flight.FlightServerBase):  # type: ignore[misc]
                 f"router {self.site} cannot listen at {location}: {error}",
                 "choose another port; with TLS, see that tls_cert and tls_key belong together",
             ) from error
+        self._local = None
+        if settings.local_socket and local_socket.IS_HERE and settings.tls is None:
+            self._local = LocalServer(self.port, token, self.site, self.answer)
         self._addresses.listens_at(self.port)
         here = settings.whereabouts(f"{HERE}:{self.port}")
         self._registrar = None if here is None else Registrar(settings.reach(settings.guide), token, here)
@@ -82,6 +87,8 @@ class RouterServer(flight.FlightServerBase):  # type: ignore[misc]
         self._chunks.stop()
         self.links.stop()
         self.stepper.stop()
+        if self._local is not None:
+            self._local.stop()
         self.shutdown()
         self.store.close()
 
@@ -90,14 +97,20 @@ class RouterServer(flight.FlightServerBase):  # type: ignore[misc]
     def do_action(self, context: Any, action: flight.Action) -> Iterable[bytes]:
         body = action.body.to_pybytes() if action.body is not None else b""
         with told_to_the_client():
-            try:
-                if action.type == protocol.CHUNKS:
-                    return self._in_parts(self._chunks.give(*_chunks.decode(body)))
-                if action.type == protocol.FOLLOW:
-                    return self._in_parts(self._push.follow(*_follow.decode(body)))
-                return [self._act(action.type, body)]
-            except msgspec.DecodeError as error:
-                raise _unreadable(action.type, error) from error
+            answer = self.answer(action.type, body)
+        return [answer] if isinstance(answer, bytes) else _told_parts(answer)
+
+    def answer(self, name: str, body: bytes) -> bytes | Iterator[bytes]:
+        """To an action, whichever way it came; of some in parts."""
+        try:
+            match name:
+                case protocol.CHUNKS:
+                    return self._chunks.give(*_chunks.decode(body))
+                case protocol.FOLLOW:
+                    return self._push.follow(*_follow.decode(body))
+            return self._act(name, body)
+        except msgspec.DecodeError as error:
+            raise _unreadable(name, error) from error
 
     def _act(self, name: str, body: bytes) -> bytes:
         match name:
@@ -183,10 +196,6 @@ class RouterServer(flight.FlightServerBase):  # type: ignore[misc]
         raw = protocol.encode(("FromSession", (session, *body)) if session else (FromLink.__name__, body))
         return int(self.stepper.offer(event, raw))
 
-    def _in_parts(self, parts: Iterator[bytes]) -> Iterator[bytes]:
-        with told_to_the_client():  # what is raised while they are sent, too
-            yield from parts
-
     def _status(self) -> Status:
         machine = self.stepper.machine
         return Status(
@@ -249,6 +258,11 @@ _ACTIONS = [
     *(protocol.OFFER, protocol.OFFERS, protocol.ADVANCE, protocol.FRAME, protocol.NEWS, protocol.STATUS),
     *(protocol.NEIGHBOURS, protocol.PRESSURE, protocol.CHUNKS, protocol.FOLLOW, protocol.RELEASE),
 ]
+
+
+def _told_parts(parts: Iterator[bytes]) -> Iterator[bytes]:
+    with told_to_the_client():  # what is raised while they are sent, too
+        yield from parts
 
 
 def _single(event: Event) -> Single:

@@ -76,6 +76,7 @@ class RouterSettings(ServerSettings, frozen=True):
     directory: str
     token_file: str
     port: int = 0  # 0: any that is free
+    local_socket: bool = True  # beside Flight, for callers of this machine (net/local_socket.py); never with TLS
     neighbours: dict[SiteId, Neighbour] = {}  # those that are known already; others come with the action
     fsync: Fsync = Fsync.GROUPED
     tick_ms: int = 100
