@@ -220,7 +220,7 @@ def test_fetches_from_one_site_share_a_round_trip_and_each_is_told_when_it_is_wh
     near, far = ChunkFiles(tmp_path / "near"), ChunkFiles(tmp_path / "far")
     names = [far.put(b"%d" % i * 10) for i in range(10)]
     near.put(b"9" * 10)
-    # The second wants what the first has asked for; the third needs nothing; the fourth needs another call.
+    # The second wants what the first has asked for; the third needs nothing; the fourth comes behind them.
     shares = names[:3], names[2:5], names[9:], names[5:9]
     wanted = [Fetch(number, tuple(share), CLOUD) for number, share in enumerate(shares)]
     told: list[ChunksHere] = []

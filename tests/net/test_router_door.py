@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from real_sites import GROUPS, OP, Cluster, HostLoop, expected, fill, payload, until
 
 from peregrine.core.keyspace import KeySet
-from peregrine.core.messages import Attach, Attached, Committed, FromSource, SetOwner
+from peregrine.core.messages import Ahead, Attach, Attached, Committed, FromSource, SetOwner
 from peregrine.core.rows import UNCHAINED, Row, Rows, batch_of
 from peregrine.core.topology import Topology
 from peregrine.errors import Busy, ConfigurationError, ProtocolError, Unauthorized, Unreachable
@@ -44,6 +44,8 @@ def test_a_router_refuses_what_it_cannot_make_sense_of_and_goes_on(start: Start)
                 stranger.read_results(0)
     with pytest.raises(ProtocolError, match="log at router cloud ends at 0"):
         client.offer(Committed(AT_CLOUD, 7))
+    with pytest.raises(ProtocolError, match="log at router cloud ends at 0"):
+        client.offer(Ahead(AT_CLOUD, 7))
     with pytest.raises(ConfigurationError, match="unknown operator 'app/nothing'"):
         client.offer(SetOwner(OpId("app/nothing"), KeySet.everything(GROUPS), AT_CLOUD))
     with pytest.raises(ConfigurationError, match="unknown neighbour of cloud"):

@@ -8,6 +8,7 @@ from peregrine.core.gather import bundles, gathered
 from peregrine.core.keyspace import KeySet
 from peregrine.core.mechanisms.program import On
 from peregrine.core.messages import (
+    Ahead,
     Append,
     Attach,
     Committed,
@@ -108,12 +109,13 @@ def test_commands_go_alone_and_everything_else_together() -> None:
         a,
         b,
         Committed(AT_CLOUD, 0),
+        Ahead(AT_CLOUD, 0),
         SetOwner(OP, keys("car1"), AT_CLOUD),
         Tick(1),
         Attach(SourceId("a")),
         a,
     ]
-    assert [len(run) for run in bundles(events, lambda event: event)] == [3, 1, 1, 2]
+    assert [len(run) for run in bundles(events, lambda event: event)] == [4, 1, 1, 2]
 
 
 def test_a_router_that_takes_events_together_appends_one_batch_and_acknowledges_each() -> None:

@@ -26,6 +26,7 @@ from harness import (
     tree,
 )
 from peregrine.core.keyspace import KeySet
+from peregrine.core.messages import Ahead
 from peregrine.core.migrate import Migration
 from peregrine.core.routes import Down, Local, Up
 from peregrine.types import PlaceId, SiteId
@@ -204,6 +205,25 @@ def test_dual_routing_goes_on_until_d_has_caught_up() -> None:
     assert net.link(CLOUD, REGION) == []
     net.work(AT_CLOUD)
     assert net.link(CLOUD, REGION) == ["ready>anchor"]
+
+
+def test_a_host_that_commits_later_tells_how_far_ahead_it_is() -> None:
+    """What counts is that D has applied its backlog: the log is safe, whatever D has committed of it."""
+    net = at_edge1()
+    net.begin(UP)
+    net.send(EDGE1, "car1", "car1")
+    net.settle(hosts=False)
+    net.work(AT_EDGE1)
+    net.settle(hosts=False)
+    end = net.logs[AT_CLOUD].end
+    net.step(CLOUD, Ahead(AT_CLOUD, end - 1))
+    assert net.link(CLOUD, REGION) == []
+    net.step(CLOUD, Ahead(AT_CLOUD, end))
+    net.step(CLOUD, Ahead(AT_CLOUD, end - 1))  # of one that was thought dead
+    assert net.link(CLOUD, REGION) == ["ready>anchor"]
+    assert net.routers[CLOUD].commits.get(AT_CLOUD, 0) < end
+    net.settle()
+    assert net.statuses() == ["begun", "switched", "done"]
 
 
 @pytest.mark.parametrize(("lag_rows", "told_after"), [(0, 3), (1, 2), (2, 1), (3, 0)])

@@ -8,6 +8,7 @@ from peregrine.core.keyspace import KeySet
 from peregrine.core.mechanisms.program import On
 from peregrine.core.messages import (
     Abort,
+    Ahead,
     Attach,
     Begin,
     ChunksHere,
@@ -103,6 +104,7 @@ EVENTS = [
     FromLink(SiteId("edge1"), 7, (MARKER, STATE)),
     FromHost(PlaceId("cloud"), OP, 2, ()),
     Committed(PlaceId("cloud"), 12),
+    Ahead(PlaceId("cloud"), 12),
     ChunksHere(3, 1 << 33),
     Attach(SourceId("s"), 3),
     Tick(5),

@@ -12,6 +12,7 @@ from peregrine.core import wire
 from peregrine.core.host import Emission
 from peregrine.core.messages import (
     Abort,
+    Ahead,
     Attach,
     Begin,
     ChunksHere,
@@ -36,7 +37,10 @@ from peregrine.types import PlaceId
 
 _PLAIN: dict[str, type[Any]] = {
     kind.__name__: kind
-    for kind in (Committed, ChunksHere, Attach, Tick, SetOwner, Begin, Abort, Query, KeepReplicas, StopReplicas, Rehome)
+    for kind in (
+        *(Committed, Ahead, ChunksHere, Attach, Tick, SetOwner),
+        *(Begin, Abort, Query, KeepReplicas, StopReplicas, Rehome),
+    )
 }
 _encoder = msgspec.msgpack.Encoder(order="deterministic")
 _decoder = msgspec.msgpack.Decoder(tuple[str, msgspec.Raw])

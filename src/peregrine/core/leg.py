@@ -26,6 +26,7 @@ class Ports(Protocol):
     table: RuleTable[Route]
     ends: dict[PlaceId, int]
     commits: dict[PlaceId, int]
+    applied: dict[PlaceId, int]
 
     def append(self, place: PlaceId, entry: Entry) -> None: ...
     def ask(self, place: PlaceId, keys: KeySet, control: Callable[[int, KeySet], Entry]) -> None: ...

@@ -258,6 +258,9 @@ class Legs:
     def on_commit(self, place: PlaceId) -> None:
         self.fetching.on_commit(place)
         self.replicating.on_commit(place)
+        self.on_applied(place)
+
+    def on_applied(self, place: PlaceId) -> None:
         for leg in self.book:
             if leg.role is Role.TARGET and leg.migration.target == place:
                 self._check_caught_up(leg)
@@ -266,7 +269,7 @@ class Legs:
         m = leg.migration
         if leg.catch_up_to is None or leg.caught_up or self.book.get(*leg.at) is None:
             return
-        if self.router.commits.get(m.target, 0) >= leg.catch_up_to - m.caught_up_lag_rows:
+        if self.router.applied.get(m.target, 0) >= leg.catch_up_to - m.caught_up_lag_rows:
             leg.caught_up = True
             self.happen(leg, leg.then)
 

@@ -70,6 +70,16 @@ class Committed:
 
 
 @dataclass(frozen=True, slots=True)
+class Ahead:
+    """A host has applied its log up to (not including) this offset, and commits that later. Told when a migration waits
+    for it; what it emitted is here.
+    """
+
+    place: PlaceId
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
 class ChunksHere:
     """What this `Fetch` asked for is in the chunk store of this site."""
 
@@ -165,7 +175,7 @@ class Together:
 
 
 Command = SetOwner | Begin | Abort | Query | KeepReplicas | StopReplicas | WarmUp | Rehome
-Single = FromSource | FromLink | FromHost | Committed | ChunksHere | HandedBack | Attach | Tick | Command
+Single = FromSource | FromLink | FromHost | Committed | Ahead | ChunksHere | HandedBack | Attach | Tick | Command
 Event = Single | Together
 
 

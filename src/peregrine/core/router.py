@@ -17,6 +17,7 @@ from peregrine.core.keyspace import KeySet
 from peregrine.core.legs import Legs
 from peregrine.core.messages import (
     Abort,
+    Ahead,
     Append,
     Attach,
     Attached,
@@ -97,6 +98,7 @@ class Router:
         self.now_ms = 0
         self.ends: dict[PlaceId, int] = {}  # next offset of each host log
         self.commits: dict[PlaceId, int] = {}
+        self.applied: dict[PlaceId, int] = {}  # as far as told: at least what is committed
         self._effects: list[Effect] = []
         self._sent: dict[SiteId, tuple[int, int]] = {}  # session, last sequence number sent in it to each neighbour
         self._results = 0
@@ -157,7 +159,11 @@ class Router:
         match event:
             case Committed(place, offset):
                 self.commits[place] = max(offset, self.commits.get(place, 0))
+                self.applied[place] = max(offset, self.applied.get(place, 0))
                 self.legs.on_commit(place)
+            case Ahead(place, offset):
+                self.applied[place] = max(offset, self.applied.get(place, 0))
+                self.legs.on_applied(place)
             case ChunksHere(fetch, bytes_moved):
                 self.legs.on_chunks(fetch, bytes_moved)
             case Attach(source, nth, gone):

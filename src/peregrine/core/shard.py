@@ -5,7 +5,7 @@ changed since the state that is committed, with the offset up to which it holds.
 of the log: applying the rest from there gives the same.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -14,6 +14,7 @@ from peregrine.core.chunks import split_names
 from peregrine.core.host import GroupEntry
 from peregrine.core.large import Spill
 from peregrine.core.messages import FromHost
+from peregrine.core.rows import Entry, RestoreKeys
 
 
 class Shard(msgspec.Struct, array_like=True):
@@ -59,6 +60,13 @@ class Applied(NamedTuple):
     def refs(self) -> bytes:
         """Joined names of the chunks that the state refers to."""
         return b"" if self.spill is None else b"".join(sorted(self.spill.after))
+
+
+def is_awaited(entries: Iterable[tuple[int, Entry]]) -> bool:
+    """Keys have come with them: their migration goes on when that is applied, and the rows behind it, and need not wait
+    for a commit. What is in the log is safe, whatever becomes of the host.
+    """
+    return any(isinstance(entry, RestoreKeys) for _, entry in entries)
 
 
 Apply = Callable[[int, bytes, Sequence[tuple[int, GroupEntry]]], Applied]  # to a group, from its state

@@ -8,6 +8,7 @@ from peregrine.core.intake import RouterConfig
 from peregrine.core.keyspace import KeySet
 from peregrine.core.messages import (
     Abort,
+    Ahead,
     Begin,
     Committed,
     Event,
@@ -33,12 +34,12 @@ def admit(router: Router, event: Event) -> None:
         case FromHost(place, op):
             _place_here(router, place)
             _operator(router, op, None)
-        case Committed(place, offset):
+        case Committed(place, offset) | Ahead(place, offset):
             _place_here(router, place)
             end = router.ends.get(place, 0)
             if offset > end:
                 raise ProtocolError(
-                    f"{place} has committed {offset}, and its log at router {router.site} ends at {end}",
+                    f"{place} has come to {offset}, and its log at router {router.site} ends at {end}",
                     "router and host have directories of different runs: start both from the same ones",
                 )
         case SetOwner(op, keys, place):

@@ -10,15 +10,16 @@ from typing import Any
 
 from peregrine.core.host import GroupEntry, apply, by_group
 from peregrine.core.large import Spill
-from peregrine.core.messages import FromHost
+from peregrine.core.messages import Ahead, FromHost
 from peregrine.core.rows import length
-from peregrine.core.shard import Applied, Shard, Unit
+from peregrine.core.shard import Applied, Shard, Unit, is_awaited
 from peregrine.errors import MissingChunk
 from peregrine.sim.machines import RETRY_MS, SimHost
 from peregrine.types import OpId
 
 SILENT = 0.05  # how often a task finds that its process does not answer
 GRACE_MS = 400.0  # in which nothing is collected that was touched
+AWAITED_MS = 100.0  # for so long it is told how far it is, when keys have come
 _LATELY = OpId(""), 0
 ZOMBIE = 0.4  # how often one that is thought dead is not
 
@@ -33,6 +34,7 @@ class Process:
         self.running = True
         self.position = host.committed
         self._units: dict[OpId, Unit] = {}
+        self._awaited_until_ms = -1.0
 
     def unit(self, op: OpId) -> Unit:
         if op not in self._units:
@@ -85,6 +87,10 @@ class Process:
                 for unit in self._units.values():
                     unit.upto = max(unit.upto, end)
                 self._busy = self.handing_over = False
+                if is_awaited(entries):
+                    self._awaited_until_ms = host.world.now_ms + AWAITED_MS
+                if host.world.now_ms <= self._awaited_until_ms:
+                    host.router.offer(Ahead(host.place, end), lambda: None)
                 self.wake()
 
         def hand_over() -> bool:

@@ -16,9 +16,9 @@ import msgspec
 
 from peregrine.core import wire
 from peregrine.core.host import by_group
-from peregrine.core.messages import FromHost
+from peregrine.core.messages import Ahead, FromHost
 from peregrine.core.rows import Entry, length
-from peregrine.core.shard import Shard, Unit
+from peregrine.core.shard import Shard, Unit, is_awaited
 from peregrine.errors import PeregrineError, TransportError, Unauthorized
 from peregrine.net import protocol
 from peregrine.net.client import RouterClient
@@ -30,6 +30,7 @@ from peregrine.spark.worker import offer_all, patiently
 from peregrine.types import OpId, PlaceId
 
 AGAIN_S = 0.1  # after a router was away
+AWAITED_S = 5.0  # for so long the router is told how far this is, when keys have come
 MOST_FRAMES = 64  # that are applied at once, each of a megabyte at most
 _groups = msgspec.msgpack.Decoder(dict[OpId, int])
 _entries = msgspec.msgpack.Decoder(list[tuple[int, bytes]])
@@ -51,6 +52,7 @@ class Following:
         self._position: int | None = None  # None: nobody follows
         self._round = 0  # of following: who finds that it is not his any more stops
         self._failure: PeregrineError | None = None
+        self._awaited_until_s = float("-inf")
 
     # --- for tasks ---
 
@@ -125,15 +127,22 @@ class Following:
             if self._round != round:
                 return
             outputs: list[FromHost] = []
+            all_here = True
             for (op, group), mine in by_group(entries, groups).items():
                 unit = self._units.get((op, group % self._shards))
+                all_here &= unit is not None
                 fresh = [] if unit is None else [each for each in mine if each[0] >= unit.upto]
                 output = unit.apply(group, fresh) if unit is not None and fresh else None
                 if output is not None:
                     outputs.append(output)
-            if outputs:
-                patiently(lambda: offer_all(router, outputs), self._patience_s)
-            self._position = entries[-1][0] + length(entries[-1][1])
+            end = entries[-1][0] + length(entries[-1][1])
+            if is_awaited(entries):
+                self._awaited_until_s = time.monotonic() + AWAITED_S
+            awaited = all_here and time.monotonic() <= self._awaited_until_s
+            told = [Ahead(self._place, end)] if awaited else []
+            if outputs or told:
+                patiently(lambda: offer_all(router, [*outputs, *told]), self._patience_s)
+            self._position = end
             for unit in self._units.values():
                 unit.upto = max(unit.upto, self._position)
             self._stir.notify_all()
