@@ -5,11 +5,10 @@ from collections.abc import Callable, Iterator
 
 import msgspec
 import pytest
-from real_sites import GROUPS, OP, Cluster
+from real_sites import GROUPS, OP, Cluster, until
 from test_router_door import batch
 
 from peregrine.core import wire
-from peregrine.core.messages import Committed
 from peregrine.core.rows import Rows
 from peregrine.errors import ConfigurationError
 from peregrine.net import protocol
@@ -38,7 +37,9 @@ def test_who_follows_a_log_gets_what_is_there_and_what_comes(start: Start) -> No
     assert offsets(frames, 29) == list(range(30))
     client.offer(batch(30, 10))
     assert offsets(frames, 39) == list(range(30, 40))
-    client.offer(Committed(AT_CLOUD, 30))
+    assert client.advance({AT_CLOUD: 30}) == ({AT_CLOUD: 40}, [])
+    frames.close()  # type: ignore[attr-defined]
+    until(lambda: client.advance({AT_CLOUD: 30}) == ({AT_CLOUD: 40}, [AT_CLOUD]))
     with pytest.raises(ConfigurationError, match="mars"):
         list(client.follow(PlaceId("mars"), 0))
 

@@ -49,13 +49,16 @@ class RouterClient:
         answer = self._act(protocol.OFFERS, protocol.encode([journal.encode(event) for event in events]))
         return [as_it_was(fault) if fault is not None else acked for acked, fault in _answers.decode(answer)]
 
-    def advance(self, committed: Mapping[PlaceId, int], wait_s: float = 0.0) -> dict[str, int]:
-        """A host tells how far it has durably applied the logs of its places; returns where each of them ends.
+    def advance(
+        self, committed: Mapping[PlaceId, int], wait_s: float = 0.0
+    ) -> tuple[dict[PlaceId, int], list[PlaceId]]:
+        """A host tells how far it has durably applied the logs of its places; returns where each of them ends, and
+        those that nobody follows.
 
         With `wait_s`, one that has applied everything waits a little for more.
         """
         answer = self._act(protocol.ADVANCE, protocol.encode((dict(committed), wait_s)))
-        return msgspec.msgpack.decode(answer, type=dict[str, int])
+        return msgspec.msgpack.decode(answer, type=tuple[dict[PlaceId, int], list[PlaceId]])
 
     def frame(self, neighbour: SiteId, first_seq: int, messages: list[bytes], session: int = 0) -> int:
         """Items of a neighbouring router as core/wire.py writes them; returns the last that is safe there."""

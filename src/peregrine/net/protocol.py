@@ -18,6 +18,7 @@ News = Report | Rehomed | Reached | Stray | Attached
 OFFER, OFFERS, FRAME, NEWS, STATUS = "offer", "offers", "frame", "news", "status"
 ADVANCE, FOLLOW, RELEASE = "advance", "follow", "release"
 NEIGHBOURS, PRESSURE, CHUNKS = "neighbours", "pressure", "chunks"
+TABLE = "table"  # what a ticket names, as an IPC stream: for callers of this machine (net/local_socket.py)
 LOG, RESULTS, DEAD = "log", "results", "dead"
 SITE = "x-peregrine-site"  # header of a call that is meant for the router of one site and no other
 NEXT = b"next_offset"  # in the schema's metadata of every table: where to read on
@@ -117,6 +118,17 @@ def encode_news(next_index: int, news: list[News]) -> bytes:
 def decode_news(body: bytes) -> tuple[int, list[News]]:
     batch = msgspec.msgpack.decode(body, type=NewsBatch)
     return batch.next_index, [msgspec.msgpack.decode(raw, type=_NEWS[kind]) for kind, raw in batch.news]
+
+
+def encode_table(table: pa.Table) -> bytes:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    return bytes(sink.getvalue().to_pybytes())
+
+
+def decode_table(raw: bytes) -> pa.Table:
+    return pa.ipc.open_stream(raw).read_all()
 
 
 def with_next(schema: pa.Schema, position: int) -> pa.Schema:

@@ -5,6 +5,7 @@ was thought dead, and works on, would do no harm (what it hands over are repeats
 """
 
 import threading
+from collections import Counter
 from collections.abc import Iterator, Mapping
 
 from peregrine.errors import ProtocolError, UnknownName
@@ -24,6 +25,7 @@ class Push:
         self._groups = dict(groups)
         self._lock = threading.Lock()
         self._leases: dict[PlaceId, int] = {}
+        self._followed: Counter[PlaceId] = Counter()
 
     def follow(self, place: PlaceId, offset: int) -> Iterator[bytes]:
         """First how many groups each operator has, then [[offset, entry], ...] again and again, with nothing in between
@@ -39,12 +41,25 @@ class Push:
         """Nobody is to follow this place."""
         self._take(place)
 
+    def is_followed(self, place: PlaceId) -> bool:
+        """As far as it is known: one that has gone is found when something is sent to it, after a second at most."""
+        return self._followed[place] > 0
+
     def _take(self, place: PlaceId) -> int:
         with self._lock:
             self._leases[place] = self._leases.get(place, 0) + 1
             return self._leases[place]
 
     def _entries(self, place: PlaceId, host: FileLog, offset: int, lease: int) -> Iterator[bytes]:
+        try:
+            with self._lock:
+                self._followed[place] += 1
+            yield from self._while_it_has_the_lease(place, host, offset, lease)
+        finally:
+            with self._lock:
+                self._followed[place] -= 1
+
+    def _while_it_has_the_lease(self, place: PlaceId, host: FileLog, offset: int, lease: int) -> Iterator[bytes]:
         yield protocol.encode(self._groups)
         while not self._is_over(place, lease):
             end = host.end

@@ -108,6 +108,8 @@ class RouterServer(flight.FlightServerBase):  # type: ignore[misc]
                     return self._chunks.give(*_chunks.decode(body))
                 case protocol.FOLLOW:
                     return self._push.follow(*_follow.decode(body))
+                case protocol.TABLE:
+                    return protocol.encode_table(self._table(body))
             return self._act(name, body)
         except msgspec.DecodeError as error:
             raise _unreadable(name, error) from error
@@ -144,18 +146,21 @@ class RouterServer(flight.FlightServerBase):  # type: ignore[misc]
 
     def do_get(self, context: Any, ticket: flight.Ticket) -> flight.RecordBatchStream:
         with told_to_the_client():
-            try:
-                asked = _ticket.decode(ticket.ticket)
-            except msgspec.DecodeError as error:
-                raise _unreadable("ticket", error) from error
-            match asked.kind:
-                case protocol.LOG:
-                    return flight.RecordBatchStream(self._read_log(asked))
-                case protocol.RESULTS:
-                    return flight.RecordBatchStream(self._read_results(asked))
-                case protocol.DEAD:
-                    return flight.RecordBatchStream(self._read_dead(asked))
-            raise UnknownName("ticket", asked.kind, [protocol.LOG, protocol.RESULTS, protocol.DEAD])
+            return flight.RecordBatchStream(self._table(ticket.ticket))
+
+    def _table(self, ticket: bytes) -> pa.Table:
+        try:
+            asked = _ticket.decode(ticket)
+        except msgspec.DecodeError as error:
+            raise _unreadable("ticket", error) from error
+        match asked.kind:
+            case protocol.LOG:
+                return self._read_log(asked)
+            case protocol.RESULTS:
+                return self._read_results(asked)
+            case protocol.DEAD:
+                return self._read_dead(asked)
+        raise UnknownName("ticket", asked.kind, [protocol.LOG, protocol.RESULTS, protocol.DEAD])
 
     # --- what they do ---
 
@@ -169,7 +174,7 @@ class RouterServer(flight.FlightServerBase):  # type: ignore[misc]
                 answers.append((None, told(error)))
         return answers
 
-    def _advance(self, committed: dict[PlaceId, int], wait_s: float) -> dict[str, int]:
+    def _advance(self, committed: dict[PlaceId, int], wait_s: float) -> tuple[dict[PlaceId, int], list[PlaceId]]:
         """Not waited for: a commit that a crash forgets is told again with the next question."""
         hosts, machine = self.store.hosts, self.stepper.machine
         for place, offset in committed.items():
@@ -182,7 +187,8 @@ class RouterServer(flight.FlightServerBase):  # type: ignore[misc]
                 lambda: any(hosts[place].end > offset for place, offset in committed.items()),
                 min(wait_s, protocol.LONGEST_WAIT_S),
             )
-        return {place: hosts[place].end for place in committed}
+        left = [place for place in committed if not self._push.is_followed(place)]
+        return {place: hosts[place].end for place in committed}, left
 
     def _take_frame(self, neighbour: str, first_seq: int, messages: list[bytes], session: int) -> int:
         sender = SiteId(neighbour)

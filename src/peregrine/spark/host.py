@@ -69,7 +69,7 @@ class HostConfig:
     shards: int = 1  # a batch writes all state of each shard that it touches; the number stays with a checkpoint
     chunks_durable: bool = True
     sizes: Sizes = SIZES  # from where on values and keys go there
-    epoch_s: float = 10.0  # of continuous places: how often Spark commits what they have done
+    epoch_s: float = 30.0  # of continuous places: how often Spark commits what they have done
     epoch_rows: int = 50_000  # but for so many rows sooner
     python: str = ""  # for the processes of continuous places; else that of Spark's workers
 

@@ -26,7 +26,7 @@ from pyspark.sql.types import BinaryType, IntegerType, LongType, StringType, Str
 
 from peregrine.errors import ProtocolError, TransportError, Unauthorized
 from peregrine.net.protocol import SLICE_SCHEMA
-from peregrine.spark.epochs import Epochs
+from peregrine.spark.epochs import Epochs, Log
 from peregrine.spark.registry import names
 from peregrine.spark.served import CONTINUOUS, Served, served_by
 from peregrine.spark.worker import client, freeze_heap, patiently
@@ -65,6 +65,9 @@ class LogSource(DataSource):
         return LogReader(dict(self.options))
 
 
+Advanced = tuple[dict[PlaceId, int], list[PlaceId]]
+
+
 class Stretch(NamedTuple):
     """Whole entries of one log."""
 
@@ -91,7 +94,7 @@ class LogReader(DataSourceStreamReader):
         self._patience_s = float(options.get("patience_s", 60.0))
         self._shards = int(options.get("shards", 1))
         self._registry = str(options.get("registry", ""))
-        self._epochs = Epochs(float(options.get("epoch_s", 10.0)), int(options.get("epoch_rows", 50_000)))
+        self._epochs = Epochs(float(options.get("epoch_s", 30.0)), int(options.get("epoch_rows", 50_000)))
         self._away_since_s: dict[str, float] = {}
 
     def initialOffset(self) -> Offsets:
@@ -112,14 +115,18 @@ class LogReader(DataSourceStreamReader):
         max_rows = limit.max_rows if isinstance(limit, ReadMaxRows) else None
         latest = dict(start)
         continuous = self._epochs.places(served)
-        for place, end in self._ends(served, start, can_wait=not continuous):
+        ends, left = self._ends(served, start, can_wait=not continuous)
+        logs = {place: Log(start[place], end, place in left) for place, end in ends.items() if place in continuous}
+        wants_tasks = bool(continuous) and self._epochs.wants_tasks()
+        is_due = self._epochs.is_due(logs, wants_tasks)
+        for place, end in ends.items():
             if place in continuous:
-                end = self._epochs.end(place, start[place], end)
+                end = end if is_due else start[place]
             elif max_rows is not None and end - start[place] > max_rows:
                 # A batch ends between two entries, and only the log knows where that is.
                 _, end = self._read_log(place, served[place].address, start[place], max_rows)
             latest[place] = max(end, start[place])
-        if continuous and self._epochs.wants_tasks():
+        if wants_tasks:
             latest[EPOCHS] = start.get(EPOCHS, 0) + 1
         elif continuous and latest == start:  # rather than to be asked again at once
             time.sleep(EPOCH_WAIT_S if len(continuous) == len(served) else MIXED_WAIT_S)
@@ -128,24 +135,32 @@ class LogReader(DataSourceStreamReader):
     def _initial(self, served: Mapping[PlaceId, Served]) -> Offsets:
         return {place: self._start.get(place, 0) for place in served}
 
-    def _ends(self, served: Mapping[PlaceId, Served], start: Offsets, can_wait: bool) -> Iterator[tuple[PlaceId, int]]:
-        """Where the logs end. All routers are asked at once: each answer takes a millisecond, and there may be many."""
+    def _ends(
+        self, served: Mapping[PlaceId, Served], start: Offsets, can_wait: bool
+    ) -> tuple[dict[PlaceId, int], set[PlaceId]]:
+        """Where the logs end, and those that no process follows. All routers are asked at once: each answer takes a
+        while, and there may be many.
+        """
         routers: dict[str, dict[PlaceId, int]] = {}
         for place, each in served.items():
             routers.setdefault(each.address, {})[place] = start[place]
         if len(routers) == 1:
-            answers: Iterable[dict[str, int]] = [
+            answers: Iterable[Advanced] = [
                 self._advance(address, committed, WAIT_S if can_wait else 0.0) for address, committed in routers.items()
             ]
         else:
             answers = _callers().map(self._advance, routers.keys(), routers.values())
-        for answer in answers:
-            yield from ((PlaceId(place), end) for place, end in answer.items())
+        ends: dict[PlaceId, int] = {}
+        left: set[PlaceId] = set()
+        for some, nobodys in answers:
+            ends |= some
+            left |= set(nobodys)
+        return ends, left
 
-    def _advance(self, address: str, committed: dict[PlaceId, int], wait_s: float = 0.0) -> dict[str, int]:
+    def _advance(self, address: str, committed: dict[PlaceId, int], wait_s: float = 0.0) -> Advanced:
         """A router that is away has nothing new: the others need not wait for it, unless it stays away."""
         try:
-            ends = client(address, self._token_file).advance(committed, wait_s)
+            found = client(address, self._token_file).advance(committed, wait_s)
         except Unauthorized:
             raise
         except TransportError:
@@ -153,9 +168,9 @@ class LogReader(DataSourceStreamReader):
             if time.monotonic() - since_s > self._patience_s:
                 raise
             time.sleep(AWAY_S)
-            return {}
+            return {}, []
         self._away_since_s.pop(address, None)
-        return ends
+        return found
 
     def partitions(self, start: Offsets, end: Offsets) -> list[InputPartition]:
         served = served_by(self._served)
