@@ -6,6 +6,7 @@ of whatever feeds it, so it is wherever its feeders are: nobody places or moves 
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 from peregrine.core.operator import Marks, Operator, OpSpec, Out, beside_windows, timing_of, with_windows
@@ -21,15 +22,15 @@ class Chain:
     head: Operator
     inline: Mapping[OpId, Operator]
 
-    @property
+    @cached_property
     def time_from_rows(self) -> bool:
         return timing_of(self.head).time_from_rows
 
-    @property
+    @cached_property
     def clocks_to(self) -> tuple[tuple[OpId, int], ...]:
         return timing_of(self.head).clocks_to
 
-    @property
+    @cached_property
     def delay_ms(self) -> int:
         return timing_of(self.head).delay_ms
 

@@ -35,6 +35,7 @@ from peregrine.core.rows import (
     Rows,
     StateRows,
     TakeSnapshot,
+    numbers,
     rows_of,
 )
 from peregrine.core.state import (
@@ -345,15 +346,15 @@ class _Work:
 
     def _flush(self, op: OpId, gate: MigrationId | None, waiting: list[tuple[int, Out, int]]) -> None:
         offsets, outs, created = zip(*waiting, strict=True)
-        columns = (
-            [out.key for out in outs],
-            [stable_hash(out.key) for out in outs],
-            [out.source for out in outs],
-            [out.seq for out in outs],
-            [UNCHAINED] * len(outs),
-            [out.time_ms for out in outs],
-            created,
-            [out.payload for out in outs],
-        )
-        batch = pa.record_batch([pa.array(*of) for of in zip(columns, ROW_SCHEMA.types, strict=True)], ROW_SCHEMA)
+        columns = [
+            pa.array([out.key for out in outs], pa.string()),
+            numbers([stable_hash(out.key) for out in outs], pa.uint64()),
+            pa.array([out.source for out in outs], pa.string()),
+            numbers([out.seq for out in outs]),
+            numbers([UNCHAINED] * len(outs)),
+            numbers([out.time_ms for out in outs]),
+            numbers(created),
+            pa.array([out.payload for out in outs], pa.binary()),
+        ]
+        batch = pa.record_batch(columns, ROW_SCHEMA)
         self.emissions.append(Emission(np.array(offsets, np.int64), Rows(op, batch, gate=gate)))

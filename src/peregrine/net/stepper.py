@@ -229,9 +229,10 @@ class Stepper:
                     handed.answer.set_exception(_stopping(self.config.site) if _fatal(error) else error)
                 if _fatal(error):
                     raise
-        if runs:  # those who wait for it have more to do than those who wait for an answer
+        if runs:  # those who wait for it have more to do than those who wait for an answer: they get the interpreter
             with self._stepped:
                 self._stepped.notify_all()
+            time.sleep(0)
         for session in sent:
             self.on_sent(session)
         for handed in done:

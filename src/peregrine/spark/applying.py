@@ -2,8 +2,10 @@
 down before anything can be committed.
 """
 
+import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 
 from peregrine.core.host import GroupEntry
@@ -59,4 +61,10 @@ class Applier:
 
     def _chunks(self, place: PlaceId) -> ChunkFiles | None:
         path = served_by(self.served)[place].chunks
-        return None if path is None else ChunkFiles(Path(path), self.durable)
+        return None if path is None else _chunk_files(path, self.durable, threading.get_ident())
+
+
+@lru_cache(maxsize=256)
+def _chunk_files(path: str, durable: bool, thread: int) -> ChunkFiles:
+    """Of one thread: what it has not synced yet is its own."""
+    return ChunkFiles(Path(path), durable)

@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterator, Mapping
 from functools import partial
 from pathlib import Path
-from queue import Queue
+from queue import SimpleQueue
 
 import msgspec
 
@@ -31,6 +31,7 @@ from peregrine.types import OpId, PlaceId
 
 AGAIN_S = 0.1  # after a router was away
 AWAITED_S = 5.0  # for so long the router is told how far this is, when keys have come
+FULL_S = 0.001  # until it is looked again whether there is room
 MOST_FRAMES = 64  # that are applied at once, each of a megabyte at most
 _groups = msgspec.msgpack.Decoder(dict[OpId, int])
 _entries = msgspec.msgpack.Decoder(list[tuple[int, bytes]])
@@ -168,13 +169,15 @@ def together(frames: Iterator[bytes]) -> Iterator[list[bytes]]:
     """All frames that have come by now, again and again. One by one, whoever fell behind once would stay behind: frames
     that were pushed while he was busy are as small as ever, and each costs a call.
     """
-    came: Queue[bytes | BaseException | None] = Queue(MOST_FRAMES)  # no more: the rest waits at the router
+    came: SimpleQueue[bytes | BaseException | None] = SimpleQueue()
     left = threading.Event()
 
     def read() -> None:
         try:
             for frame in frames:
                 came.put(frame)
+                while came.qsize() >= MOST_FRAMES and not left.is_set():  # the rest waits at the router
+                    time.sleep(FULL_S)
                 if left.is_set():
                     return
             came.put(None)
@@ -197,5 +200,3 @@ def together(frames: Iterator[bytes]) -> Iterator[list[bytes]]:
                 return
     finally:
         left.set()
-        while not came.empty():  # so that nobody waits to put something there
-            came.get()

@@ -37,7 +37,7 @@ def live(scale: Scale, **settings: Any) -> Found:
             time.sleep(pause_s)
             flow.wait(f"move{nth}")
             windows.append((f"move{nth}", stream.now_ms()))
-        trigger_ms = stream.trigger_ms(flow.query, calm_ms)
+        trigger_ms = flow.trigger_ms(calm_ms)
         flow.drain()
         return _found(flow, windows, calm_ms, trigger_ms)
 
@@ -62,7 +62,7 @@ def _calm(flow: Stream, scale: Scale) -> float:
     return calm_ms
 
 
-def _found(flow: Stream, windows: Sequence[tuple[str, float]], calm_ms: float, trigger_ms: float) -> Found:
+def _found(flow: Stream, windows: Sequence[tuple[str, float]], calm_ms: float, trigger_ms: float | None) -> Found:
     moved = flow.is_of(HALF)
     costs = []
     for plan, until_ms in windows:

@@ -26,7 +26,7 @@ def ours(scale: Scale, **settings: Any) -> Found:
         from_ms = stream.now_ms()
         time.sleep(scale.pick(20, 6))
         to_ms = stream.now_ms()
-        trigger_ms = stream.trigger_ms(flow.query, from_ms)
+        trigger_ms = flow.trigger_ms(from_ms)
         flow.drain()
         return {
             "trigger_ms": trigger_ms,

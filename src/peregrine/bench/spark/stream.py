@@ -175,6 +175,10 @@ class Stream:
         (query,) = self.up.spark.streams.active
         return query
 
+    def trigger_ms(self, from_ms: float) -> float | None:
+        """None: no batch that anybody waits for, since rows are applied as they come."""
+        return trigger_ms(self.query, from_ms) if self.up.runner == "microbatch" else None
+
     # --- what was seen ---
 
     def outputs(self) -> measure.Outputs:
