@@ -4,6 +4,7 @@ import argparse
 import logging
 import os
 import sys
+from importlib import import_module
 from pathlib import Path
 
 from peregrine.net.router_server import RouterServer
@@ -33,6 +34,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--config", type=Path, required=True, help="a file with RouterSettings as JSON")
     given = parser.parse_args(arguments)
     sys.setswitchinterval(SWITCH_S)
+    import_module("pyarrow.compute")  # Arrow does that when a batch is first split, with rows waiting
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
     return serve(lambda: RouterServer(RouterSettings.load(given.config), _give_up))
 

@@ -14,6 +14,7 @@ import socket
 import sys
 import threading
 import time
+from importlib import import_module
 
 import msgspec
 import pyarrow as pa
@@ -83,6 +84,7 @@ def main(arguments: list[str]) -> int:
     listener.listen(BACKLOG)
     host = Host(settings)
     pa.array([0])  # Arrow looks for pandas with the first array: not with the first row
+    import_module("pyarrow.compute")
     threading.Thread(target=_watch, args=(int(watched), host), name="watch", daemon=True).start()
     gc.collect()
     gc.freeze()

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import pairwise
+from typing import Any
 
 import pyarrow as pa
 
@@ -267,7 +268,8 @@ def _deployed(
     at: At = {op: {site: sorted(set(keys)) for site, keys in found.items()} for op, found in elsewhere.items()}
     app = application.app(feed.devices, setting.parameters)
     started = _started(setting, compiled, ops) if setting.hosts is not None else at
-    with run(app, topology=_topology(setting), at=started, watch=watch.on_news, keep_journal=True) as running:
+    settings: dict[str, Any] = {"watch": watch.on_news, "keep_journal": True, "runner": setting.runner}
+    with run(app, topology=_topology(setting), at=started, **settings) as running:
         flow = Flow(running, feed, sites if setting.hosts is None else [CLOUD])
         flow.start(watch)
         try:

@@ -8,6 +8,7 @@ What is measured is what the results of the car feel from the first hand-over to
 from collections.abc import Iterator
 from functools import partial
 from math import ceil
+from typing import Any
 
 from peregrine import Link, Topology
 from peregrine.bench.engine import traffic as links
@@ -37,16 +38,16 @@ def run_cell(cell: Cell) -> Measured:
     initial = [(tm.MOV_AVG, KeySet.of_keys(tm.GROUPS, [car]), PlaceId(edge)) for car, edge in homes.items()]
     watch = Watch(homes)
     tree = topology(edges, setting)
-    with local(
-        tree, specs, operators, initial, dwell_ms=DWELL_MS, watch=watch.on_news, keep_journal=True
-    ) as deployment:
+    settings: dict[str, Any] = {"watch": watch.on_news, "keep_journal": True, "runner": setting.runner}
+    with local(tree, specs, operators, initial, dwell_ms=DWELL_MS, **settings) as deployment:
         cars = Traffic(deployment, homes, setting.rows_per_s, watch)
         with watched(deployment, watch):
             cars.first_results()
             cars.flow(setting.warm_s)
             calm_ms, begin = watch.now_ms(), links.positions(deployment)
             cars.flow(setting.calm_s)
-            trigger_ms = stream.trigger_ms(deployment.host.query, calm_ms)
+            batches = setting.runner == "microbatch"
+            trigger_ms = stream.trigger_ms(deployment.host.query, calm_ms) if batches else None
             requested_ms = watch.now_ms()
             for edge, stays in stops(setting.mechanism, edges):
                 cars.devices[DRIVER].move(edge)
