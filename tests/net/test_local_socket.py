@@ -1,8 +1,10 @@
 """The short way to a router of this machine: what is said on it, who may come in, what becomes of lines that end."""
 
 import os
+import socket
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 
 import pytest
 from real_sites import Cluster, until
@@ -164,6 +166,18 @@ def test_where_nobody_listens_flight_is_asked(port: int) -> None:
     assert LocalClient(port + 10_000_000, "secret", None, 5.0).act("echo", b"x") is None
     for elsewhere in ("10.0.0.1:4711", "127.0.0.1:4711?ca=ca.pem", "no address"):
         assert LocalClient.of(elsewhere, "secret", None, 5.0) is None
+
+
+def test_where_too_many_wait_to_be_let_in_flight_is_asked(port: int) -> None:
+    with socket.socket(socket.AF_UNIX) as listener, ExitStack() as waiting:
+        listener.bind(local_socket.name_of(port))
+        listener.listen(0)
+        with pytest.raises(BlockingIOError):
+            for _ in range(10):
+                line = waiting.enter_context(socket.socket(socket.AF_UNIX))
+                line.setblocking(False)
+                line.connect(local_socket.name_of(port))
+        assert LocalClient(port, "secret", None, 5.0).act("echo", b"x") is None
 
 
 @pytest.mark.parametrize("local", [True, False])

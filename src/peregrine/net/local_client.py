@@ -50,7 +50,7 @@ class LocalClient:
         return answer
 
     def act_in_parts(self, name: str, body: bytes, endless: bool) -> Iterator[bytes] | None:
-        called = self._call(name, body, None if endless else self._timeout_s)
+        called = self._call(name, body, endless)
         return None if called is None else self._parts(*called)
 
     def close(self) -> None:
@@ -81,9 +81,7 @@ class LocalClient:
             else:
                 self._drop(line)
 
-    def _call(
-        self, name: str, body: bytes, timeout_s: float | None = -1.0
-    ) -> tuple[socket.socket, tuple[int, int]] | None:
+    def _call(self, name: str, body: bytes, endless: bool = False) -> tuple[socket.socket, tuple[int, int]] | None:
         """A line on which the answer has begun. One that was used before may have gone with the router of then: what
         was said on it is said again on a new one. A router recognises what it has had.
         """
@@ -91,24 +89,23 @@ class LocalClient:
             line = self._idle.pop() if self._idle else None
         if line is not None:
             try:
-                return line, self._say(line, name, body, timeout_s)
-            except TimeoutError:
+                return line, self._say(line, name, body, endless)
+            except BaseException as error:
                 self._drop(line)
-                raise
-            except OSError:
-                self._drop(line)
+                if not isinstance(error, OSError) or isinstance(error, TimeoutError):
+                    raise
                 self._forget_idle()
         line = self._connect()
         if line is None:
             return None
         try:
-            return line, self._say(line, name, body, timeout_s)
+            return line, self._say(line, name, body, endless)
         except BaseException:
             self._drop(line)
             raise
 
-    def _say(self, line: socket.socket, name: str, body: bytes, timeout_s: float | None) -> tuple[int, int]:
-        line.settimeout(self._timeout_s if timeout_s == -1.0 else timeout_s)
+    def _say(self, line: socket.socket, name: str, body: bytes, endless: bool) -> tuple[int, int]:
+        line.settimeout(None if endless else self._timeout_s)
         local.send(line, len(name), name.encode(), body)
         return _head(line)
 
@@ -117,7 +114,7 @@ class LocalClient:
         line.settimeout(self._timeout_s)
         try:
             line.connect(self._name)
-        except (ConnectionRefusedError, FileNotFoundError):
+        except (ConnectionRefusedError, BlockingIOError):  # nobody is there, or too many wait to be let in
             line.close()
             return None
         with self._lock:

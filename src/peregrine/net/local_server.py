@@ -13,7 +13,7 @@ from peregrine.net import local_socket as local
 from peregrine.net.faults import told
 from peregrine.types import SiteId
 
-BACKLOG = 64
+BACKLOG = 1024
 Act = Callable[[str, bytes], bytes | Iterator[bytes]]  # the answer to an action, or its parts
 _hello = msgspec.msgpack.Decoder(tuple[str, SiteId | None])
 log = logging.getLogger(__name__)
