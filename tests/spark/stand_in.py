@@ -74,7 +74,7 @@ class StandIn(flight.FlightServerBase):  # type: ignore[misc]
             for place, offset in committed.items():
                 if offset > self.router.commits.get(place, 0):
                     self.step(Committed(place, offset))
-            yield protocol.encode({place: self.router.ends.get(place, 0) for place in committed})
+            yield protocol.encode(({place: self.router.ends.get(place, 0) for place in committed}, []))
         elif action.type == protocol.STATUS:
             router = self.router
             facts = (len(self.results), len(self.dead), [], 0, 0, {}, {}, [], 0)
