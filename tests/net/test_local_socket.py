@@ -88,7 +88,7 @@ def client(server: LocalServer, port: int) -> Iterator[LocalClient]:
 def test_what_is_said_arrives_whole(client: LocalClient, size: int) -> None:
     body = bytes(i % 251 for i in range(min(size, 1000))) * (size // 1000 or 1)
     assert client.act("echo", body) == body
-    parts = client.act_in_parts("parts", body, endless=False)
+    parts = client.act_in_parts("parts", body)
     assert parts is not None and list(parts) == [body, b"", body]
 
 
@@ -111,16 +111,28 @@ def test_errors_keep_their_kind_and_the_line_goes_on(client: LocalClient) -> Non
         client.act("busy", b"")
     with pytest.raises(TransportError, match="KeyError"):
         client.act("broken", b"")
-    parts = client.act_in_parts("breaks", b"", endless=False)
+    parts = client.act_in_parts("breaks", b"")
     assert parts is not None and next(parts) == b"first"
     with pytest.raises(Unreachable, match="next hop"):
         next(parts)
     assert client.act("echo", b"on") == b"on" and len(client._open) == 1
 
 
+def test_parts_that_have_come_are_given_together_and_before_the_error_that_follows_them(client: LocalClient) -> None:
+    bunches = client.act_in_bunches("parts", b"body", 2)
+    assert bunches is not None
+    found = list(bunches)
+    assert [part for bunch in found for part in bunch] == [b"body", b"", b"body"] and max(map(len, found)) <= 2
+    bunches = client.act_in_bunches("breaks", b"", 8)
+    assert bunches is not None and next(bunches) == [b"first"]
+    with pytest.raises(Unreachable, match="next hop"):
+        next(bunches)
+    assert client.act("echo", b"on") == b"on" and len(client._open) == 1
+
+
 def test_who_leaves_before_the_end_is_found_out(client: LocalClient, answers: Answers) -> None:
-    parts = client.act_in_parts("endless", b"", endless=True)
-    assert parts is not None and next(parts) == b"on"
+    parts = client.act_in_bunches("endless", b"", 1)
+    assert parts is not None and next(parts) == [b"on"]
     parts.close()  # type: ignore[attr-defined]
     assert answers.left.wait(5)
 

@@ -12,10 +12,17 @@ from peregrine.core import wire
 from peregrine.core.rows import Rows
 from peregrine.errors import ConfigurationError
 from peregrine.net import protocol
+from peregrine.net.client import RouterClient
 from peregrine.types import PlaceId, SiteId
 
 CLOUD, AT_CLOUD = SiteId("cloud"), PlaceId("cloud")
 Start = Callable[..., Cluster]
+
+
+def followed(client: RouterClient, place: PlaceId, offset: int) -> Iterator[bytes]:
+    """Frame by frame."""
+    for bunch in client.follow(place, offset):
+        yield from bunch
 
 
 def offsets(frames: Iterator[bytes], upto: int) -> list[int]:
@@ -32,7 +39,7 @@ def offsets(frames: Iterator[bytes], upto: int) -> list[int]:
 def test_who_follows_a_log_gets_what_is_there_and_what_comes(start: Start) -> None:
     client = start("cloud", hosts=False).clients[CLOUD]
     client.offer(batch(0, 30))
-    frames = client.follow(AT_CLOUD, 0)
+    frames = followed(client, AT_CLOUD, 0)
     assert msgspec.msgpack.decode(next(frames), type=dict[str, int])[OP] == GROUPS
     assert offsets(frames, 29) == list(range(30))
     client.offer(batch(30, 10))
@@ -47,13 +54,13 @@ def test_who_follows_a_log_gets_what_is_there_and_what_comes(start: Start) -> No
 def test_who_begins_to_follow_takes_the_lease_from_the_one_before(start: Start) -> None:
     client = start("cloud", hosts=False).clients[CLOUD]
     client.offer(batch(0, 10))
-    first = client.follow(AT_CLOUD, 0)
+    first = followed(client, AT_CLOUD, 0)
     next(first)
     assert offsets(first, 9) == list(range(10))
     left: list[bytes] = []
     waiting = threading.Thread(target=lambda: left.extend(first))
     waiting.start()
-    second = client.follow(AT_CLOUD, 5)
+    second = followed(client, AT_CLOUD, 5)
     next(second)
     waiting.join(20)
     assert not waiting.is_alive() and left[-1] == protocol.LOST and not any(left[:-1])

@@ -20,6 +20,7 @@ from peregrine.net.protocol import Neighbour, News, Status, Ticket
 from peregrine.types import PlaceId, SiteId
 
 CALL_S = 30.0
+MOST_FRAMES = 64  # at a time, each of a megabyte at most
 _answers = msgspec.msgpack.Decoder(list[tuple[int | None, Told | None]])
 
 
@@ -96,9 +97,11 @@ class RouterClient:
         """
         return self._connection.act_in_parts(protocol.CHUNKS, protocol.encode((origin, list(names), via)))
 
-    def follow(self, place: PlaceId, offset: int) -> Iterator[bytes]:
-        """The entries of a host's log from `offset` on, as they come (net/push.py), until somebody else follows."""
-        return self._connection.act_in_parts(protocol.FOLLOW, protocol.encode((place, offset)), endless=True)
+    def follow(self, place: PlaceId, offset: int) -> Iterator[list[bytes]]:
+        """The entries of a host's log from `offset` on, as they come (net/push.py), until somebody else follows: all
+        frames that have come, again and again.
+        """
+        return self._connection.act_in_bunches(protocol.FOLLOW, protocol.encode((place, offset)), MOST_FRAMES)
 
     def release(self, place: PlaceId) -> None:
         """Whoever follows the log of this place is to stop."""

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.flight as flight
 
 from peregrine.net import protocol
+from peregrine.net.bunches import together
 from peregrine.net.faults import told_by
 from peregrine.net.local_client import LocalClient
 from peregrine.net.tls import client_options, where
@@ -44,15 +45,21 @@ class Connection:
             results = list(self._connected().do_action((name, body), self._options()))
         return bytes(results[0].body.to_pybytes()) if results else b""
 
-    def act_in_parts(self, name: str, body: bytes, endless: bool = False) -> Iterator[bytes]:
+    def act_in_parts(self, name: str, body: bytes) -> Iterator[bytes]:
         """The parts of an answer, as they come."""
         with told_by(self._whom):
-            parts = None if self._local is None else self._local.act_in_parts(name, body, endless)
-            if parts is not None:
-                yield from parts
-                return
-            for result in self._connected().do_action((name, body), self._options(endless)):
-                yield bytes(result.body.to_pybytes())
+            parts = None if self._local is None else self._local.act_in_parts(name, body)
+            yield from self._flight_parts(name, body) if parts is None else parts
+
+    def act_in_bunches(self, name: str, body: bytes, most: int) -> Iterator[list[bytes]]:
+        """Those of an answer that does not end by itself: what has come by now, again and again."""
+        with told_by(self._whom):
+            bunches = None if self._local is None else self._local.act_in_bunches(name, body, most)
+            yield from together(self._flight_parts(name, body, endless=True), most) if bunches is None else bunches
+
+    def _flight_parts(self, name: str, body: bytes, endless: bool = False) -> Iterator[bytes]:
+        for result in self._connected().do_action((name, body), self._options(endless)):
+            yield bytes(result.body.to_pybytes())
 
     def get(self, ticket: bytes) -> pa.Table:
         with told_by(self._whom):

@@ -2,11 +2,11 @@
 
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 
 import msgspec
 
-from peregrine.errors import ProtocolError
+from peregrine.errors import PeregrineError, ProtocolError
 from peregrine.net import local_socket as local
 from peregrine.net.faults import Told, as_it_was
 from peregrine.types import SiteId
@@ -49,9 +49,14 @@ class LocalClient:
             raise as_it_was(_told.decode(answer))
         return answer
 
-    def act_in_parts(self, name: str, body: bytes, endless: bool) -> Iterator[bytes] | None:
-        called = self._call(name, body, endless)
+    def act_in_parts(self, name: str, body: bytes) -> Iterator[bytes] | None:
+        called = self._call(name, body)
         return None if called is None else self._parts(*called)
+
+    def act_in_bunches(self, name: str, body: bytes, most: int) -> Iterator[list[bytes]] | None:
+        """Of an answer that does not end by itself: what has come by now, again and again."""
+        called = self._call(name, body, endless=True)
+        return None if called is None else self._bunches(*called, most)
 
     def close(self) -> None:
         """Also of who waits for an answer: it hears that the line has gone."""
@@ -61,7 +66,7 @@ class LocalClient:
         for line in lines:
             local.hang_up(line)
 
-    def _parts(self, line: socket.socket, head: tuple[int, int]) -> Iterator[bytes]:
+    def _parts(self, line: socket.socket, head: tuple[int, int]) -> Generator[bytes, None, None]:
         """Who leaves before the end hangs up."""
         ended = False
         try:
@@ -80,6 +85,25 @@ class LocalClient:
                 self._give_back(line)
             else:
                 self._drop(line)
+
+    def _bunches(self, line: socket.socket, head: tuple[int, int], most: int) -> Iterator[list[bytes]]:
+        """What came before an error is told before it is raised."""
+        parts = self._parts(line, head)
+        try:
+            for part in parts:
+                bunch, trouble = [part], None
+                try:
+                    while len(bunch) < most and _has_something(line):
+                        bunch.append(next(parts))
+                except StopIteration:
+                    pass
+                except (OSError, PeregrineError) as error:
+                    trouble = error
+                yield bunch
+                if trouble is not None:
+                    raise trouble
+        finally:
+            parts.close()
 
     def _call(self, name: str, body: bytes, endless: bool = False) -> tuple[socket.socket, tuple[int, int]] | None:
         """A line on which the answer has begun. One that was used before may have gone with the router of then: what
@@ -145,6 +169,15 @@ class LocalClient:
             idle, self._idle = self._idle, []
         for line in idle:
             self._drop(line)
+
+
+def _has_something(line: socket.socket) -> bool:
+    """Also if it has hung up: who reads then finds that out."""
+    try:
+        line.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
+    except BlockingIOError:
+        return False
+    return True
 
 
 def _head(line: socket.socket) -> tuple[int, int]:

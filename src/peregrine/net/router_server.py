@@ -250,8 +250,9 @@ class RouterServer(flight.FlightServerBase):  # type: ignore[misc]
             numbers = pa.array(np.arange(at, at + len(rows), dtype=np.int64))
             batches.append(pa.record_batch([op, numbers, *rows.batch.columns], schema=protocol.RESULT_SCHEMA))
             position = at + len(rows)
-        table = pa.Table.from_batches(batches, protocol.RESULT_SCHEMA).combine_chunks()
-        return table.cast(protocol.with_next(protocol.RESULT_SCHEMA, position))
+        table = pa.Table.from_batches(batches, protocol.RESULT_SCHEMA)
+        table = table.combine_chunks() if len(batches) > 1 else table
+        return table.replace_schema_metadata(protocol.with_next(protocol.RESULT_SCHEMA, position).metadata)
 
     def _read_dead(self, asked: Ticket) -> pa.Table:
         found = [(at, *_dead.decode(record)) for at, record in _records(self.store.dead, asked)]

@@ -1,9 +1,10 @@
-"""One thread owns the router machine: it takes what was offered, makes it durable, steps, performs, answers.
+"""The router machine, in one hand at a time: what was offered is made durable, stepped, performed and answered.
 
-Everything that waits is journaled together and synced once (group commit), and stepped together as far as it may be
-(`core/gather.py`); only then are effects performed (decision 0001). What cannot be made sense of is refused before it
-is journaled. When a log of an effect fails, the process has to end: what is in the journal is performed after the
-restart.
+Whoever hands something over does that himself if nobody else is at it: to wake another thread and wait for it would
+cost more than the step. Else it waits for its turn, with all that comes meanwhile: that is journaled together and
+synced once (group commit), and stepped together as far as it may be (`core/gather.py`). Only then are effects performed
+(decision 0001). What cannot be made sense of is refused before it is journaled. When a log of an effect fails, the
+process has to end: what is in the journal is performed after the restart.
 """
 
 import logging
@@ -12,8 +13,8 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
+from contextlib import suppress
 from dataclasses import dataclass
-from queue import Empty, SimpleQueue
 from typing import Any
 
 from peregrine.core import journal
@@ -74,10 +75,13 @@ class Stepper:
         self._failed = failed
         self._tick_s = settings.tick_ms / 1000
         self._snapshot_bytes = int(settings.snapshot_mb * (1 << 20))
-        self._queue: SimpleQueue[list[Handed]] = SimpleQueue()
+        self._queue: deque[list[Handed]] = deque()
+        self._turn = threading.Lock()  # held by who has the machine
+        self._stir = threading.Event()  # something waits in the queue that nobody has taken on
         self._stopping = False
         self._closed = False
         self._pressed_until_s = 0.0
+        self._quiet_until_s = time.monotonic()
         # News are numbered on from the time of the start: a restart never gives a number again.
         self._news: deque[News] = deque(maxlen=NEWS_KEPT)
         self._news_end = time.time_ns() // 1000
@@ -131,10 +135,32 @@ class Stepper:
 
     def _hand_over(self, handed: list[Handed]) -> None:
         if not self._closed:
-            self._queue.put(handed)
+            self._queue.append(handed)
         if self._closed:  # also if it closed meanwhile: then nobody takes it any more
             self._refuse_all()
             raise _stopping(self.config.site)
+        if self._turn.acquire(blocking=False):
+            try:
+                self._do_what_waits()
+            finally:
+                self._turn.release()
+        if self._queue:  # somebody else has the machine, or had it when this came: the thread sees to it
+            self._stir.set()
+
+    def _do_what_waits(self) -> None:
+        """With the machine in hand. A router that cannot go on must not answer anybody any more."""
+        try:
+            if self._closed:
+                self._refuse_all()
+                return
+            group = self._take()
+            if _needs_time(group):
+                self._tell_time(group)
+            self._do(group)
+            if self.journal_bytes >= self._snapshot_bytes:
+                self._stir.set()
+        except BaseException as error:
+            self._fail(error)
 
     def wait_until(self, there: Callable[[], bool], wait_s: float) -> None:
         """Until something is in a log, or for a while."""
@@ -158,52 +184,59 @@ class Stepper:
     def stop(self) -> None:
         """What was handed over before is done first."""
         self._stopping = True
-        self._queue.put([])
+        self._stir.set()
         if self._thread.is_alive():
             self._thread.join()
-        self._close()
+        with self._turn:
+            self._close()
 
     # --- the thread ---
 
     def _run(self) -> None:
         try:
-            next_tick_s = quiet_until_s = time.monotonic()
+            next_tick_s = time.monotonic()
             while not self._stopping:
-                self._hand_back()
-                group = self._take(next_tick_s - time.monotonic())
-                now_s = time.monotonic()
-                due = now_s >= next_tick_s
-                if due:
-                    next_tick_s = now_s + self._tick_s
-                    if self._pressed_until_s and now_s > self._pressed_until_s:
-                        self.machine.hear_pressure(False)
-                # A tick is a record on the disk. Where nobody waits for it, it need not come often.
-                if (due and (self.machine.restless or now_s >= quiet_until_s)) or _needs_time(group):
-                    quiet_until_s = now_s + QUIET_S
-                    self._handing_back.clear()
-                    tick = Tick(time.time_ns() // 1_000_000)
-                    group.insert(0, Handed(tick, journal.encode(tick), None, Future()))
-                self._do(group)
-                if self.journal_bytes >= self._snapshot_bytes:
-                    self.snapshot()
-            while not self._queue.empty():
-                self._do(self._take(0.0))
+                self._stir.wait(max(next_tick_s - time.monotonic(), 0.0))
+                self._stir.clear()
+                with self._turn:
+                    self._hand_back()
+                    group = self._take()
+                    now_s = time.monotonic()
+                    due = now_s >= next_tick_s
+                    if due:
+                        next_tick_s = now_s + self._tick_s
+                        if self._pressed_until_s and now_s > self._pressed_until_s:
+                            self.machine.hear_pressure(False)
+                    # A tick is a record on the disk. Where nobody waits for it, it need not come often.
+                    if (due and (self.machine.restless or now_s >= self._quiet_until_s)) or _needs_time(group):
+                        self._tell_time(group)
+                    self._do(group)
+                    if self.journal_bytes >= self._snapshot_bytes:
+                        self.snapshot()
+            with self._turn:
+                while self._queue:
+                    self._do(self._take())
         except BaseException as error:
-            log.critical("site=%s stopped: %s", self.config.site, error, exc_info=not isinstance(error, StorageError))
-            self._close()
-            self._failed(error)
+            self._fail(error)
 
-    def _take(self, wait_s: float) -> list[Handed]:
+    def _tell_time(self, group: list[Handed]) -> None:
+        self._quiet_until_s = time.monotonic() + QUIET_S
+        self._handing_back.clear()
+        tick = Tick(time.time_ns() // 1_000_000)
+        group.insert(0, Handed(tick, journal.encode(tick), None, Future()))
+
+    def _fail(self, error: BaseException) -> None:
+        log.critical("site=%s stopped: %s", self.config.site, error, exc_info=not isinstance(error, StorageError))
+        self._close()
+        self._failed(error)
+
+    def _take(self) -> list[Handed]:
         group: list[Handed] = []
-        try:
-            group += self._queue.get(timeout=max(wait_s, 0.0)) if wait_s > 0 else self._queue.get_nowait()
-            size = sum(len(handed.raw) for handed in group)
-            while len(group) < GROUP_EVENTS and size < GROUP_BYTES:
-                more = self._queue.get_nowait()
-                group += more
-                size += sum(len(handed.raw) for handed in more)
-        except Empty:
-            pass
+        size = 0
+        while self._queue and len(group) < GROUP_EVENTS and size < GROUP_BYTES:
+            more = self._queue.popleft()
+            group += more
+            size += sum(len(handed.raw) for handed in more)
         return group
 
     def _do(self, group: list[Handed]) -> None:
@@ -286,6 +319,7 @@ class Stepper:
                 sent.add((effect.neighbour, effect.session))
             elif isinstance(effect, HandBack):
                 self.on_ended()
+                self._stir.set()  # what it asks for is handed by the thread
             elif isinstance(effect, Fetch):
                 self.on_fetch()
             elif isinstance(effect, Stray) and not told:
@@ -331,9 +365,11 @@ class Stepper:
                 waited_for.notify_all()
 
     def _refuse_all(self) -> None:
-        for handed in self._take(0.0):
-            if not handed.answer.done():
-                handed.answer.set_exception(_stopping(self.config.site))
+        while self._queue:
+            with suppress(IndexError):  # several may refuse at once
+                for handed in self._queue.popleft():
+                    if not handed.answer.done():
+                        handed.answer.set_exception(_stopping(self.config.site))
 
 
 def _needs_time(group: list[Handed]) -> bool:

@@ -7,10 +7,9 @@ later, and holds less than the others, makes the log come once more from there: 
 import logging
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
-from queue import SimpleQueue
 
 import msgspec
 
@@ -31,8 +30,6 @@ from peregrine.types import OpId, PlaceId
 
 AGAIN_S = 0.1  # after a router was away
 AWAITED_S = 5.0  # for so long the router is told how far this is, when keys have come
-FULL_S = 0.001  # until it is looked again whether there is room
-MOST_FRAMES = 64  # that are applied at once, each of a megabyte at most
 _groups = msgspec.msgpack.Decoder(dict[OpId, int])
 _entries = msgspec.msgpack.Decoder(list[tuple[int, bytes]])
 log = logging.getLogger(__name__)
@@ -105,9 +102,10 @@ class Following:
             self._lose(round)
             return offset
         with RouterClient(served.address, self._token) as router:
-            frames = router.follow(self._place, offset)
-            groups = _groups.decode(next(frames))
-            for waiting in together(frames):
+            groups: Mapping[OpId, int] | None = None
+            for waiting in router.follow(self._place, offset):
+                if groups is None:
+                    groups, waiting = _groups.decode(waiting[0]), waiting[1:]
                 raws = [
                     each for frame in waiting if frame and frame != protocol.LOST for each in _entries.decode(frame)
                 ]
@@ -163,40 +161,3 @@ class Following:
             if self._round == round:
                 self._failure = error
                 self._stir.notify_all()
-
-
-def together(frames: Iterator[bytes]) -> Iterator[list[bytes]]:
-    """All frames that have come by now, again and again. One by one, whoever fell behind once would stay behind: frames
-    that were pushed while he was busy are as small as ever, and each costs a call.
-    """
-    came: SimpleQueue[bytes | BaseException | None] = SimpleQueue()
-    left = threading.Event()
-
-    def read() -> None:
-        try:
-            for frame in frames:
-                came.put(frame)
-                while came.qsize() >= MOST_FRAMES and not left.is_set():  # the rest waits at the router
-                    time.sleep(FULL_S)
-                if left.is_set():
-                    return
-            came.put(None)
-        except BaseException as error:  # for the one who waits
-            came.put(error)
-
-    threading.Thread(target=read, name="frames", daemon=True).start()
-    try:
-        while True:
-            taken = [came.get()]
-            while not came.empty() and len(taken) < MOST_FRAMES:
-                taken.append(came.get())
-            found = [each for each in taken if isinstance(each, bytes)]
-            if found:
-                yield found
-            for each in taken:
-                if isinstance(each, BaseException):
-                    raise each
-            if None in taken:
-                return
-    finally:
-        left.set()

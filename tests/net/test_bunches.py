@@ -1,14 +1,14 @@
-"""Frames of a log that have come while somebody was busy are taken together."""
+"""Parts of an answer that have come while somebody was busy are taken together."""
 
 import threading
 from collections.abc import Iterator
 
 import pytest
 
-pytest.importorskip("pyspark", reason="pyspark is not installed: pip install --editable '.[spark]'")
-
 from peregrine.errors import Unreachable
-from peregrine.spark.following import MOST_FRAMES, together
+from peregrine.net.bunches import together
+
+MOST = 64
 
 
 def test_what_came_meanwhile_is_taken_at_once_and_in_order() -> None:
@@ -22,7 +22,7 @@ def test_what_came_meanwhile_is_taken_at_once_and_in_order() -> None:
         ended.set()
 
     ended = threading.Event()
-    taken = together(frames())
+    taken = together(frames(), MOST)
     assert next(taken) == [b"0"]
     came.set()
     assert ended.wait(10)
@@ -30,10 +30,10 @@ def test_what_came_meanwhile_is_taken_at_once_and_in_order() -> None:
 
 
 def test_there_is_an_end_to_what_is_taken_at_once() -> None:
-    many = [b"x"] * (2 * MOST_FRAMES + 1)
-    found = list(together(iter(many)))
+    many = [b"x"] * (2 * MOST + 1)
+    found = list(together(iter(many), MOST))
     assert sum(map(len, found)) == len(many)
-    assert max(map(len, found)) <= MOST_FRAMES
+    assert max(map(len, found)) <= MOST
 
 
 def test_what_came_before_an_error_is_taken_before_it_is_raised() -> None:
@@ -41,7 +41,7 @@ def test_what_came_before_an_error_is_taken_before_it_is_raised() -> None:
         yield b"last"
         raise Unreachable("the router is away", "wait for it")
 
-    taken = together(frames())
+    taken = together(frames(), MOST)
     found: list[bytes] = []
     with pytest.raises(Unreachable):
         for each in taken:
@@ -59,7 +59,7 @@ def test_who_leaves_keeps_nobody_waiting() -> None:
         finally:
             ended.set()
 
-    taken = together(frames())
+    taken = together(frames(), MOST)
     next(taken)
     taken.close()
     assert ended.wait(10)
