@@ -81,7 +81,7 @@ class Traffic:
         ),
     ],
 )
-def test_half_of_the_keys_move_between_two_applications_over_tls_and_one_of_them_dies(
+def test_half_of_the_keys_move_between_two_applications_over_tls_and_one_of_them_and_an_executor_die(
     java: None, tmp_path: Path, runner: Runner, master: str
 ) -> None:
     topology = Topology.tree(CLOUD, {EDGE: (CLOUD, Link(5.0, 1000.0))})
@@ -103,6 +103,9 @@ def test_half_of_the_keys_move_between_two_applications_over_tls_and_one_of_them
         up.wait("half", 180.0)
         traffic.send(10)
         traffic.settled()
+        os.kill(executors(up.hosts[CLOUD].pids)[0], signal.SIGKILL)  # the driver has another started
+        traffic.send(10)
+        traffic.settled()
 
         progress = {each.query: each for each in up.progress()}
         assert set(progress) == {"host cloud", "host edge"}
@@ -111,7 +114,7 @@ def test_half_of_the_keys_move_between_two_applications_over_tls_and_one_of_them
         assert len({blob for op, blob in found if op == tm.MOV_AVG}) > 1
         result = proof.prove(len(traffic.sent), up.result_lines(), should, proof.values(found), should_states)
         assert result.holds, result
-        assert result.rows_out == len(traffic.sent) == 300
+        assert result.rows_out == len(traffic.sent) == 360
         seen |= {pid for host in up.hosts.values() for pid in host.pids}
     assert [pid for pid in seen if runs(pid)] == []
     assert audit_routers([RouterSettings.load(tmp_path / f"{site}.json") for site in (CLOUD, EDGE)]) == []
@@ -137,6 +140,10 @@ def test_settings_of_a_host_come_back_as_they_were_written_and_a_mistake_has_its
     (tmp_path / "host.json").write_text(text.replace('"max_rows": 7', '"max_rows": "seven"'))
     with pytest.raises(ConfigurationError, match=r"host.max_rows"):
         HostSettings.load(tmp_path / "host.json")
+
+
+def executors(pids: list[int]) -> list[int]:
+    return [pid for pid in pids if b"CoarseGrainedExecutorBackend" in Path(f"/proc/{pid}/cmdline").read_bytes()]
 
 
 def runs(pid: int) -> bool:

@@ -7,15 +7,18 @@ cloud
   region2
 """
 
+import os
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
 from msgspec import structs
 
 from peregrine import proof
 from peregrine.control.auditing import audit_deployment
+from peregrine.control.hosts import ONE_SESSION, PER_SITE
 from peregrine.control.local import Deployment, local
 from peregrine.core.coordinator import Status
 from peregrine.core.keyspace import KeySet
@@ -35,7 +38,7 @@ EDGE, KIOSK = SiteId("edge"), SiteId("kiosk")
 LINK = Link(1.0, 100.0)
 TREE = Topology.tree(CLOUD, {REGION1: (CLOUD, LINK), REGION2: (CLOUD, LINK), EDGE: (REGION1, LINK)})
 CARS = 6
-PATIENCE_S = 90.0
+PATIENCE_S = 180.0
 
 
 class Run:
@@ -99,9 +102,23 @@ def runs_at(site: SiteId) -> Callable[[PlaceId], bool]:
     return lambda place: site_of(place) == site
 
 
-def test_sites_change_parents_join_with_a_host_and_leave_while_spark_applies_rows(spark: Any, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "hosts",
+    [
+        ONE_SESSION,
+        pytest.param(
+            PER_SITE,
+            marks=pytest.mark.skipif(
+                os.environ.get("PEREGRINE_KILLS") != "all", reason="takes minutes: make test-kills"
+            ),
+        ),
+    ],
+)
+def test_sites_change_parents_join_with_a_host_and_leave_while_spark_applies_rows(
+    spark: Any, tmp_path: Path, hosts: str
+) -> None:
     specs, operators = tm.specs(), tm.operators(road.LIMIT)
-    settings: dict[str, Any] = {"fsync": Fsync.OFF, "keep_journal": True, "dwell_ms": 200}
+    settings: dict[str, Any] = {"fsync": Fsync.OFF, "keep_journal": True, "dwell_ms": 200, "hosts": hosts}
     with local(TREE, specs, operators, directory=tmp_path / "run", **settings) as up:
         run = Run(up)
         run.drive(range(3), EDGE)

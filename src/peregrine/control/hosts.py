@@ -4,12 +4,13 @@ Everything that an application starts (Spark's driver, executors, Python workers
 that is how the end of all of it is seen: the next one must not go on from a checkpoint into which the last one writes.
 """
 
+import logging
 import os
 import signal
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,6 +20,7 @@ import msgspec
 from peregrine.control.claim import note
 from peregrine.errors import ConfigurationError, PeregrineError, UnknownName, Unreachable
 from peregrine.net.launch import last_words, next_line, start_child
+from peregrine.types import SiteId
 
 if TYPE_CHECKING:
     from peregrine.control.deployment import Deployment
@@ -30,29 +32,55 @@ MASTER = "local[1,4]"  # a host is one task at a time; a task is tried again whe
 START_S = 180.0
 STOP_S = 30.0
 ANSWER_S = 120.0
+log = logging.getLogger(__name__)
 
 
 def start_per_site(
     deployment: "Deployment", registry: Path, token_file: Path, master: str | None, stack: ExitStack
 ) -> None:
-    """Returns when the queries of all sites run."""
+    """Returns when the queries of all sites run. Sites that join later get theirs while everything else goes on."""
     from peregrine.spark.host import HostConfig
     from peregrine.spark.host_process import HostSettings
     from peregrine.spark.served import publish
 
     directory = deployment.directory
-    stack.callback(_stop_all, deployment)
-    for site in [each for each in deployment.supervised_routers if each in deployment.began_with]:
-        served = directory / f"host-{site}-served.json"
-        publish(served, deployment.served([site]))
-        config = HostConfig(served, token_file, registry, directory / "checkpoints" / site)
+
+    def start(site: SiteId) -> HostProcess:
+        config = HostConfig(_served(directory, site), token_file, registry, directory / "checkpoints" / site)
         settings = HostSettings(config, master or MASTER, str(directory / f"host-{site}"))
         process = HostProcess(site, settings, directory / f"host-{site}.json", directory / f"host-{site}.log")
         process.on_start = lambda: _note_all(deployment)
         deployment.hosts[site] = process
+        return process
+
+    def serve(sites: Collection[SiteId]) -> None:
+        for site in sites:
+            publish(_served(directory, site), deployment.served([site]))
+            if site not in deployment.hosts:
+                late = start(site)
+                threading.Thread(target=_wait_for, args=(deployment, late), name=late.name, daemon=True).start()
+
+    stack.callback(_stop_all, deployment)
+    for site in deployment.supervised_routers:
+        publish(_served(directory, site), deployment.served([site]))
+        start(site)
     for process in deployment.hosts.values():
         process.wait_ready()
         deployment.supervisor.watch_over(process)
+    deployment.serve = serve
+
+
+def _served(directory: Path, site: SiteId) -> Path:
+    return directory / f"host-{site}-served.json"
+
+
+def _wait_for(deployment: "Deployment", late: "HostProcess") -> None:
+    """One that does not come up is started again, as any other that fails."""
+    try:
+        late.wait_ready()
+    except PeregrineError as error:
+        log.warning("what=%r start=%r", late.name, error.what)
+    deployment.supervisor.watch_over(late)
 
 
 def check_kind(directory: Path, hosts: str) -> None:
@@ -85,12 +113,14 @@ class HostProcess:
         self._settings_file = settings_file
         self._log_file = log_file
         self._talk = threading.Lock()
+        self._ready = threading.Event()
         self._stopped = False
         self.on_start: Callable[[], None] = lambda: None  # its query runs
         settings.save(settings_file)
         self._start()
 
     def _start(self) -> None:
+        self._ready.clear()
         self._gone = False
         self._process = start_child(
             "peregrine.spark.host_process", self._settings_file, self._log_file, own_session=True
@@ -102,6 +132,7 @@ class HostProcess:
         except BaseException:
             self.kill()
             raise
+        self._ready.set()
         self.on_start()
 
     @property
@@ -126,6 +157,8 @@ class HostProcess:
         from peregrine.spark.host_process import Answer
 
         with self._talk:
+            if not self._ready.wait(START_S):
+                raise self._silent(f"it has not come up in {START_S:g} s")
             assert self._process.stdin is not None
             try:
                 self._process.stdin.write(msgspec.json.encode(question) + b"\n")

@@ -4,8 +4,7 @@
     with deployment.monitor():      # what it finds lost or back is told as well
         ...
 
-The manager decides; here its effects are performed on processes. A site that joins gets a router, and where Spark
-serves all sites in one session a host.
+The manager decides; here its effects are performed on processes. A site that joins gets a router and a host.
 """
 
 import logging
@@ -47,7 +46,7 @@ class Rehousing:
         if event.station.site.id not in self._deployment.topology:
             raise ConfigurationError(
                 f"site {event.station.site.id!r} joins and may run operators, but there is no host for it",
-                "give it 0 slots, or let one session of Spark serve all sites",
+                "give it 0 slots",
             )
 
     def monitor(self, token: str, patience: Patience | None) -> Monitor:
