@@ -10,7 +10,7 @@ from pathlib import Path
 
 from peregrine.bench.engine.definition import Setting
 from peregrine.bench.peers import catalogue, flink_cluster, results
-from peregrine.bench.peers.catalogue import SATURATED
+from peregrine.bench.peers.catalogue import SATURATED, STEADY
 from peregrine.bench.peers.child import PROGRAMS, Child
 from peregrine.bench.peers.flink_cluster import Cluster
 from peregrine.bench.peers.seen import Facts, Seen
@@ -49,12 +49,12 @@ def run(mode: str, way: str, setting: Setting, directory: Path) -> Seen:
             cluster.wait_for_slots()
             if way == SATURATED:
                 return _saturated(cluster, client, setting, folder)
-            return _reconfigured(way, cluster, client, setting, folder)
+            return _at_a_rate(way, cluster, client, setting, folder)
         finally:
             client.end()
 
 
-def _reconfigured(way: str, cluster: Cluster, client: Child, setting: Setting, folder: Path) -> Seen:
+def _at_a_rate(way: str, cluster: Cluster, client: Child, setting: Setting, folder: Path) -> Seen:
     began_ns = time.time_ns()
     job = client.ask(parallelism=1, savepoint=None, settings={"began_ns": began_ns})["job"]
     cluster.until(lambda: cluster.is_running(job, 1), "the job does not run")
@@ -62,6 +62,11 @@ def _reconfigured(way: str, cluster: Cluster, client: Child, setting: Setting, f
     calm_ms = now_ms()
     time.sleep(setting.calm_s)
     requested_ms = now_ms()
+    if way == STEADY:
+        cluster.stop(job)
+        found = results.read(folder)
+        facts = Facts(found.prove(KEYS), calm_ms, requested_ms, again=found.again)
+        return Seen(facts, found.outputs(began_ns, setting.rows_per_s))
     if way == "savepoint":
         where, moved = cluster.stop(job)
         job = client.ask(parallelism=2, savepoint=where)["job"]

@@ -54,6 +54,6 @@ def _facts(cost: measure.Cost, proved: proof.Proof, calm_ms: float, until_ms: fl
 
 def _saturated(directory: Path) -> Seen:
     began_ms = now_ms()
-    told, results = throughput.saturated(directory, ROWS, KEYS)
-    proved = proof.prove(ROWS, results, road.results(ROWS, KEYS), {}, {})
-    return Seen(Facts(proved, began_ms, now_ms(), max_rows_per_s=throughput.rows_per_s(told)))
+    run = throughput.saturated(directory, ROWS, KEYS)
+    proved = proof.prove(ROWS, run.results, road.results(ROWS, KEYS), {}, {})
+    return Seen(Facts(proved, began_ms, now_ms(), max_rows_per_s=throughput.rows_per_s(run.told)))
