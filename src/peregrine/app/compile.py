@@ -2,17 +2,18 @@
 
 Operators without state that are fed by operators run inside of those (core/chain.py). Every other one gets a shell. Who
 must be told how far event time has come is worked out here: devices tell operators, and operators tell those behind
-them (decision 0017).
+them (decision 0017). Several applications are one plan, in which equal operators may run once (sharing.py).
 """
 
 import datetime
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from peregrine.app.model import App
 from peregrine.app.plan import Input, Node, SourceNode, TransformNode, consumers
 from peregrine.app.schema import Keying, Schema
+from peregrine.app.sharing import merged
 from peregrine.app.shell import Shell, Target
 from peregrine.app.watermark import Watermark
 from peregrine.core.operator import Operator, OpSpec
@@ -75,15 +76,32 @@ class Compiled:
 
 def compile_app(app: App) -> Compiled:
     """Raises an error that says what is missing if the application cannot run."""
-    nodes = app.nodes
-    if not any(node.kind == "result" for node in nodes):
+    (compiled,) = compile_apps([app])
+    return compiled
+
+
+def compile_apps(apps: Sequence[App], twins: Mapping[OpId, OpId] | None = None) -> list[Compiled]:
+    """Applications with different names. `twins`: operators that do not run, each with the equal one that runs for it;
+    that one is part of its own application alone, and feeds what both of them feed.
+    """
+    for app in apps:
+        _check(app)
+    nodes = merged([node for app in apps for node in app.nodes], twins or {})
+    plan = _Plan(nodes)
+    return [_compiled(app.name, [node for node in nodes if node.app == app.name], plan) for app in apps]
+
+
+def _check(app: App) -> None:
+    if not any(node.kind == "result" for node in app.nodes):
         raise ConfigurationError(f"the application {app.name!r} has no result", 'say where a stream goes: .to("name")')
-    for node in nodes:
-        if node.outputs and not any(consumers(nodes, node)):
+    for node in app.nodes:
+        if node.outputs and not any(consumers(app.nodes, node)):
             raise ConfigurationError(
                 f"{node.where}: nobody takes what {node.name!r} puts out", "use it, or take it out"
             )
-    plan = _Plan(nodes)
+
+
+def _compiled(name: str, nodes: list[Node], plan: "_Plan") -> Compiled:
     operators: dict[OpId, Operator] = {}
     specs: dict[OpId, OpSpec] = {}
     sources: dict[str, Ingress] = {}
@@ -95,7 +113,7 @@ def compile_app(app: App) -> Compiled:
             if node.logic is not None:
                 operators[node.op] = plan.shell(node)
     return Compiled(
-        app.name,
+        name,
         specs,
         operators,
         sources,

@@ -19,14 +19,15 @@ from typing import Any
 
 import msgspec
 
-from peregrine.app.compile import compile_app
 from peregrine.app.model import App
 from peregrine.config import Config, MigrationSettings, load
 from peregrine.control.deployment import Deployment
 from peregrine.control.local import local
-from peregrine.control.naming import Names, Wanted, check_code
+from peregrine.control.naming import At as At
+from peregrine.control.naming import Names, Wanted, listed
 from peregrine.control.planning import Planner, Preview
 from peregrine.control.sender import Beats, Sender
+from peregrine.control.sharing import names_of, note
 from peregrine.control.transforms import Transforms, check, place_of, places_apart, with_places
 from peregrine.core import state
 from peregrine.core.coordinator import PlanEnded
@@ -41,8 +42,6 @@ from peregrine.plan.metrics import Unit
 from peregrine.plan.strategy import Strategy
 from peregrine.types import OpId, PlaceId, SiteId
 
-At = Mapping[str, Mapping[str, Wanted]]  # operator -> site -> keys
-
 PATIENCE_S = 120.0
 
 
@@ -53,6 +52,7 @@ def run(
     config: str | Path | Config | None = None,
     at: At | None = None,
     warm_up: bool = True,
+    share: bool = True,
     **options: Any,
 ) -> "Iterator[Running]":
     """Routers, Spark and a manager for these applications; all of it ends with the block.
@@ -60,13 +60,12 @@ def run(
     Without a topology, or a `config` (a file, see peregrine.config) that has one, there is one site, `cloud`. `at` says
     which keys of an operator begin elsewhere than at the root: `{"average": {"edge1": ["car1"], "edge2": None}}`, where
     None is all keys that nobody else has. Before a DataFrame operator moves, its new query practises on the last rows,
-    unless `warm_up` is false. Further options are those of `peregrine.control.local.local`: `directory` to keep
-    everything and go on from it, `hosts="per-site"`, ...
+    unless `warm_up` is false. Operators of several applications that are equal run once, unless `share` is false.
+    Further options are those of `peregrine.control.local.local`: `directory` to keep everything and go on from it,
+    `hosts="per-site"`, ...
     """
-    compiled = [compile_app(app) for app in apps]
-    names = Names(compiled)
-    for app in apps:
-        check_code(app)
+    at = listed(at)
+    names = names_of(apps, at, share, options.get("directory"))
     transforms = names.transforms
     check(transforms, options.get("hosts"))
     settings = load(config, MECHANISMS) if isinstance(config, str | Path) else config
@@ -76,9 +75,7 @@ def run(
     topology = with_places(topology or Topology.tree(SiteId("cloud")), transforms)
     initial = [
         (op, keys, topology.place(place_of(op, site) if op in transforms else site))
-        for named, sites in (at or {}).items()
-        for op in [names.operator(named)]
-        for site, keys in names.shares(op, sites)
+        for op, keys, site in names.beginnings(at)
     ]
     for op in transforms:
         elsewhere = [keys for of, keys, _ in initial if of == op]
@@ -86,6 +83,7 @@ def run(
         if rest:
             initial.append((op, rest, place_of(op, topology.root)))
     apart = places_apart(topology, transforms)
+    note(names.twins, options.get("directory"))
     with local(topology, names.specs, names.operators, initial=initial, apart=apart, **options) as deployment:
         running = Running(names, deployment, initial, settings.migration if settings is not None else None)
         running.transforms = Transforms(deployment, transforms, warm_up)
@@ -252,8 +250,10 @@ class Running:
         """The physical plan: which keys of which operator are where, for people."""
         lines = []
         for op in sorted(self._placement.operators):
+            apps = self._names.apps_of(op)
+            shared = f"  runs for {', '.join(apps)}" if len(apps) > 1 else ""
             for place, keys in sorted(self._placement.instances(op).items()):
-                lines.append(f"  {op:<24} {place:<12} {keys.describe()}")
+                lines.append(f"  {op:<24} {place:<12} {keys.describe()}{shared}")
         return "\n".join([", ".join(self._names.apps), *lines])
 
     def finish(self, patience_s: float = PATIENCE_S) -> None:

@@ -7,7 +7,7 @@ from peregrine.core.operator import OpSpec
 from peregrine.core.topology import Link, Topology
 from peregrine.errors import ConfigurationError
 from peregrine.plan.redeploy.events import SiteMoved
-from peregrine.plan.redeploy.sharing import Input, Shape, merged, merged_feeds, shared
+from peregrine.plan.redeploy.sharing import Input, Shape, shared
 from peregrine.types import OpId, SourceId
 from redeploy_worlds import GROUPS, all_violations, carry_out, owned, planner_of, site
 
@@ -39,6 +39,11 @@ def test_equal_chains_are_shared_to_their_end() -> None:
     assert shared(shapes, anywhere) == {A1: A1, A2: A2, B1: A1, B2: A2}
 
 
+def test_equal_operators_of_one_application_both_run() -> None:
+    shapes = [shape(op, b"f", SENSOR) for op in (A1, A2, B1, B2, C1)]
+    assert shared(shapes, anywhere) == {A1: A1, A2: A2, B1: A1, B2: A2, C1: A1}
+
+
 @pytest.mark.parametrize(
     "other",
     [
@@ -64,26 +69,14 @@ def test_a_ring_is_refused() -> None:
 
 def test_applications_that_share_an_operator_are_redeployed_in_one_order() -> None:
     everything = KeySet.everything(GROUPS)
-    specs = {
-        A1: OpSpec(A1, GROUPS, feeds=(A2,)),
-        A2: OpSpec(A2, GROUPS),
-        B1: OpSpec(B1, GROUPS, feeds=(B2,)),
-        B2: OpSpec(B2, GROUPS),
-    }
-    feeds = {SENSOR: ((A1, everything), (B1, everything))}
-    runs = shared(
-        [shape(A1, b"f", SENSOR), shape(B1, b"f", SENSOR), shape(A2, b"x", A1), shape(B2, b"y", B1)], anywhere
-    )
-    operators = merged(specs, runs)
-    assert {op: spec.feeds for op, spec in operators.items()} == {A1: (A2, B2), A2: (), B2: ()}
-    assert merged_feeds(feeds, runs) == {SENSOR: ((A1, everything),)}
+    operators = [OpSpec(A1, GROUPS, feeds=(A2, B2)), OpSpec(A2, GROUPS), OpSpec(B2, GROUPS)]  # A1 runs for b as well
     edge1, edge2, train, root = (site(name) for name in ("edge1", "edge2", "train", "root"))
     topology = Topology.tree(root, {edge1: (root, Link(1)), edge2: (root, Link(1)), train: (edge1, Link(1))})
     planner = planner_of(
         topology,
-        operators.values(),
-        {SENSOR: (train, merged_feeds(feeds, runs)[SENSOR])},
-        [(op, everything, edge1) for op in operators],
+        operators,
+        {SENSOR: (train, ((A1, everything),))},
+        [(spec.op, everything, edge1) for spec in operators],
     )
     start = owned(planner.layout)
     planner.queue.offer(SiteMoved(train, edge1, edge2, Link(1), 1))
@@ -94,4 +87,4 @@ def test_applications_that_share_an_operator_are_redeployed_in_one_order() -> No
     assert carry_out(planner.world.topology(), planner, start, redeployment.after) == owned(planner.layout)
     planner.succeeded()
     assert all_violations(planner) == []
-    assert all(planner.layout.places(op) == [edge2] for op in operators)
+    assert all(planner.layout.places(spec.op) == [edge2] for spec in operators)

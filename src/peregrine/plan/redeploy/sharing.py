@@ -1,16 +1,18 @@
 """Operators that several applications share: where sub-plans are equal, one of them runs for all.
 
-Two operators are equal if they do the same (`code`), divide their keys into the same groups, and are fed by equal
-producers in the same way: the same sources, or operators that are equal themselves. They are shared only if they are at
-the same places, so sharing moves nothing. The one with the smallest id runs, and feeds what all of them fed.
+Two operators of different applications are equal if they do the same (`code`), divide their keys into the same groups,
+and are fed by equal producers in the same way: the same sources, or operators that are equal themselves. They are
+shared only if they are at the same places, so sharing moves nothing. The one with the smallest id runs. Within an
+application nothing is shared: whoever takes both of two equal streams would get every row twice by one name.
+
+What is equal, and what becomes of it, is said in app/sharing.py.
 """
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from peregrine.core.operator import OpSpec
-from peregrine.core.validity import FedKeys, Feeds
 from peregrine.errors import ConfigurationError
+from peregrine.plan.redeploy.layout import AppId, app_of
 from peregrine.types import OpId, SourceId
 
 SamePlaces = Callable[[OpId, OpId], bool]
@@ -35,7 +37,7 @@ class Shape:
 def shared(shapes: Sequence[Shape], same_places: SamePlaces) -> dict[OpId, OpId]:
     """For each operator the one that runs for it: itself, or an equal one with a smaller id."""
     runs: dict[OpId, OpId] = {}
-    known: dict[tuple[object, ...], list[OpId]] = {}
+    known: dict[tuple[object, ...], dict[OpId, set[AppId]]] = {}  # equal ones that run, and for whom
     rest = {shape.op: shape for shape in sorted(shapes, key=lambda each: each.op)}
     while rest:
         ready = [s for s in rest.values() if all(given.producer not in rest for given in s.inputs)]
@@ -43,10 +45,11 @@ def shared(shapes: Sequence[Shape], same_places: SamePlaces) -> dict[OpId, OpId]
             raise ConfigurationError(f"operators feed each other in a ring: {', '.join(rest)}", "break the ring")
         for shape in ready:
             inputs = tuple(_as_run(given, runs) for given in shape.inputs)
-            twins = known.setdefault((shape.code, shape.groups, inputs), [])
-            runs[shape.op] = next((twin for twin in twins if same_places(twin, shape.op)), shape.op)
-            if runs[shape.op] == shape.op:
-                twins.append(shape.op)
+            twins = known.setdefault((shape.code, shape.groups, inputs), {})
+            app = app_of(shape.op)
+            fit = (twin for twin, apps in twins.items() if app not in apps and same_places(twin, shape.op))
+            runs[shape.op] = next(fit, shape.op)
+            twins.setdefault(runs[shape.op], set()).add(app)
             del rest[shape.op]
     return runs
 
@@ -54,18 +57,3 @@ def shared(shapes: Sequence[Shape], same_places: SamePlaces) -> dict[OpId, OpId]
 def _as_run(given: Input, runs: Mapping[OpId, OpId]) -> Input:
     producer = OpId(given.producer)
     return replace(given, producer=runs[producer]) if producer in runs else given
-
-
-def merged(operators: Mapping[OpId, OpSpec], runs: Mapping[OpId, OpId]) -> dict[OpId, OpSpec]:
-    """The operators that run, each feeding what its twins fed."""
-    feeds: dict[OpId, dict[OpId, None]] = {}
-    for op, spec in operators.items():
-        feeds.setdefault(runs.get(op, op), {}).update(dict.fromkeys(runs.get(fed, fed) for fed in spec.feeds))
-    return {op: replace(operators[op], feeds=tuple(fed)) for op, fed in feeds.items()}
-
-
-def merged_feeds(feeds: Feeds, runs: Mapping[OpId, OpId]) -> dict[SourceId, FedKeys]:
-    """What sources send when twins do not run: a row goes once to the one that runs for all."""
-    return {
-        source: tuple(each for each in fed if runs.get(each[0], each[0]) == each[0]) for source, fed in feeds.items()
-    }
