@@ -30,6 +30,7 @@ from peregrine.app.aggregates import (
 )
 from peregrine.app.logic import Moment
 from peregrine.app.schema import Keying, schema_of
+from peregrine.app.window_contents import Aggregated
 from peregrine.app.window_logic import Reduce, RunningAggregate
 from peregrine.errors import ConfigurationError, UnknownName
 
@@ -272,3 +273,11 @@ def test_wrong_aggregations_are_refused() -> None:
     ]:
         with pytest.raises(ConfigurationError, match=words):
             RunningAggregate(SCHEMA, KEYING, aggregates)  # type: ignore[arg-type]
+
+
+def test_a_key_that_is_named_like_the_times_of_a_window_is_refused() -> None:
+    schema = schema_of("window_end_ms bigint, n bigint")
+    keying = Keying(schema, ["window_end_ms"])
+    with pytest.raises(ConfigurationError, match="'window_end_ms'"):
+        Aggregated(schema, keying, {"count": Count()}, timed=True)
+    assert Aggregated(schema, keying, {"count": Count()}, timed=False).schema.types["window_end_ms"] == "bigint"

@@ -48,6 +48,11 @@ class Aggregated:
     def __init__(self, schema: Schema, keying: Keying, aggregates: Mapping[str, Aggregate], timed: bool) -> None:
         columns = {column: schema.types[column] for column in keying.columns}
         if timed:
+            if taken := [name for name in (START, END) if name in columns]:
+                raise ConfigurationError(
+                    f"a window names its own times, and the key has a column {taken[0]!r}",
+                    "rename that column before: .map(...) with another schema",
+                )
             columns |= {START: "bigint", END: "bigint"}
         if not aggregates:
             raise ConfigurationError("an aggregation of nothing", 'name aggregates, like average=Avg("speed")')
