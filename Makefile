@@ -59,10 +59,10 @@ bench-core: install ## measure the core on this machine
 bench-apps: install ## measure applications on the host, without Spark; takes two minutes
 	@$(BIN)/python -m peregrine.bench.apps --json build/bench-apps.json
 
-bench-spark: java ## measure the data plane on this machine against its targets; takes a quarter of an hour
+bench-spark: java ## measure the data plane on this machine against its targets; takes 25 minutes
 	@$(BIN)/python -m peregrine.bench.spark --json build/bench-spark.json
 
-bench-continuous: java ## measure the continuous runner against micro-batches; takes four minutes
+bench-continuous: java ## measure the continuous runner against micro-batches; takes six minutes
 	@$(BIN)/python -m peregrine.bench.spark --only continuous --json build/bench-continuous.json
 
 soak: java ## half an hour at 5,000 rows/s with a move every 5 s, every result looked at
