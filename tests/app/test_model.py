@@ -43,7 +43,7 @@ def test_windows_wait_for_the_senders_of_all_that_feeds_them() -> None:
     left = app.source("left", SPEEDS, event_time="at_ms", senders=["a", "b"])
     right = app.source("right", SPEEDS, event_time="at_ms", senders=["c"], delay="2 seconds")
     one = left.key_by("vehicle").window(Tumbling("1 second")).aggregate("one", n=Count())
-    one.key_by("window_end_ms").window(Tumbling("1 second")).aggregate("of_one", n=Count()).to("windows")
+    one.key_by("n").window(Tumbling("1 second")).aggregate("of_one", windows=Count()).to("windows")
     pairs = left.key_by("vehicle").join(
         "pairs", right.key_by("vehicle"), Interval("-1 second", "1 second"), _pair, "v string"
     )
