@@ -7,12 +7,13 @@ Commands import what they need when they run, so that --help and --version answe
 
 import io
 import json
+import signal
 import sys
 from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
 from time import perf_counter
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 from rich.console import Console
@@ -47,11 +48,19 @@ def main(arguments: Sequence[str] | None = None) -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # a terminal without block characters gets question marks, no error
+    before = signal.signal(signal.SIGTERM, _end)
     try:
         app(args=list(arguments) if arguments is not None else None, prog_name="peregrine")
     except PeregrineError as error:
         print(f"peregrine: {error}", file=sys.stderr)
         sys.exit(2)
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _end(number: int, frame: object) -> NoReturn:
+    """On the way out everything that was started is ended, and what was put somewhere is removed, as with Ctrl-C."""
+    sys.exit(128 + number)
 
 
 def _show_version(wanted: bool) -> None:

@@ -1,6 +1,8 @@
 """What a person types, what is printed, and the exit code."""
 
 import json
+import os
+import signal
 import subprocess
 import sys
 from dataclasses import replace
@@ -32,6 +34,22 @@ def call(*arguments: str) -> int:
         main(arguments)
     assert isinstance(ended.value.code, int)
     return ended.value.code
+
+
+def test_who_is_told_to_end_cleans_up_as_with_ctrl_c(monkeypatch: pytest.MonkeyPatch) -> None:
+    cleaned: list[bool] = []
+
+    def works(**_: object) -> None:
+        try:
+            os.kill(os.getpid(), signal.SIGTERM)
+            signal.pause()
+        finally:
+            cleaned.append(True)
+
+    monkeypatch.setattr("peregrine.cli.app", works)
+    before = signal.getsignal(signal.SIGTERM)
+    assert call() == 128 + signal.SIGTERM
+    assert cleaned and signal.getsignal(signal.SIGTERM) is before
 
 
 def fake_seeds(monkeypatch: pytest.MonkeyPatch, *violating: int) -> list[tuple[int, Options]]:
