@@ -56,6 +56,7 @@ DRIVES = ("drive", "pass", "ping-pong")
 BEGINNINGS = ("warm", "cold")
 RENTS = ("cloud", "edge", "adaptive")
 DEPLOYMENTS = ("incremental", "holistic concurrent", "holistic serial")
+REPLAYS = ("replay best", "replay average", "replay worst")  # beside mechanisms: engine/replaying.py
 CASE = "case"
 _BYTES = ("bytes", "KB", "MB", "GB", "TB")
 # Replicas cost what comes next something; a restart leaves Spark cold.
@@ -81,7 +82,7 @@ class Setting(_Struct, frozen=True):
     rows_per_s: Count = 1500
     preload_rows: int = 0  # as fast as they are taken, before the clock starts: so that keys have state
     edges: Count = 1
-    levels: Annotated[int, msgspec.Meta(ge=2, le=4)] = 2  # of sites
+    levels: Annotated[int, msgspec.Meta(ge=2, le=18)] = 2  # of sites
     way: Literal["straight", "hop by hop"] = "straight"  # of state over several levels: whole at each of them, or not
     devices: Count | None = None  # at the last edges, one at each; else at all of them
     round_trip_ms: Annotated[float, msgspec.Meta(ge=0)] = 80
@@ -90,7 +91,7 @@ class Setting(_Struct, frozen=True):
     share: Share = 0.5  # of the keys that move
     move_keys: int = 0  # so many instead of a share
     by: str = ""  # what is named: keys, or groups where new keys keep coming; else as the catalogue says
-    mechanism: str = "live"  # or "by-strategy": what the strategy amounts to
+    mechanism: str = "live"  # or "by-strategy": what the strategy amounts to; or a replay
     strategy: str = "by-arrival"  # order, chunks and replicas (plan/strategy.py)
     chunk_keys: int = 0  # and no more than so many in a chunk; 0: as the strategy says
     planned: bool = False  # by `Running.plan`, so that what it predicts is held against what comes
@@ -316,7 +317,7 @@ def _ways(definition: Definition) -> list[str]:
         "railway": DEPLOYMENTS,
         "renting": RENTS,
     }
-    return list(known.get(definition.kind, [*MECHANISMS, BY_STRATEGY]))
+    return list(known.get(definition.kind, [*MECHANISMS, BY_STRATEGY, *REPLAYS]))
 
 
 def _check_names(kind: str, names: Sequence[str], known: list[str], file: str) -> None:

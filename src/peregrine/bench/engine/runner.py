@@ -9,7 +9,7 @@ from importlib import import_module
 from itertools import groupby
 from pathlib import Path
 
-from peregrine.bench.engine.definition import Cell, Definition, cells
+from peregrine.bench.engine.definition import REPLAYS, Cell, Definition, cells
 from peregrine.bench.engine.measured import Measured
 from peregrine.bench.engine.store import Store
 from peregrine.bench.spark import machine
@@ -82,7 +82,7 @@ def run(
     for nth, group in enumerate(groups(definition, wanted)):
         say(Progress(group[0], done, len(every)))
         with unsearched():
-            found = (find or _finder(definition))(group, cold and nth == 0)
+            found = (find or _finder(definition, group[0]))(group, cold and nth == 0)
         for each in found:
             done += 1
             complaints = _complaints(each)
@@ -120,6 +120,8 @@ def groups(definition: Definition, wanted: list[Cell]) -> Iterator[list[Cell]]:
 
 def may_share(cell: Cell) -> bool:
     """Does it leave nothing behind that the next cell, or the proof of the run, would notice?"""
+    if cell.setting.mechanism in REPLAYS:
+        return False  # it has operators of its own
     mechanism = MECHANISMS.get(cell.setting.mechanism)
     if mechanism is None:
         return True  # by strategy: pause, progressive or replica
@@ -127,13 +129,15 @@ def may_share(cell: Cell) -> bool:
     return mechanism.ordered and mechanism.lossless and mechanism.movement is not Movement.NONE
 
 
-def _finder(definition: Definition) -> Find:
-    if definition.kind == "peers":
+def _finder(definition: Definition, cell: Cell) -> Find:
+    """Of the cells that run with this one."""
+    kind = "replaying" if cell.setting.mechanism in REPLAYS else definition.kind
+    if kind == "peers":
         from peregrine.bench.peers.run import find
 
         return find
-    if definition.kind != "mechanisms":
-        return one_by_one(import_module(f"peregrine.bench.engine.{definition.kind}").run_cell)
+    if kind != "mechanisms":
+        return one_by_one(import_module(f"peregrine.bench.engine.{kind}").run_cell)
     return on_spark
 
 
