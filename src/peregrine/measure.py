@@ -82,6 +82,7 @@ class Cost:
     state_movement_ms: float | None  # None: no state travelled
     bytes_moved: int
     phases_ms: Mapping[str, float]  # by the names of PHASES
+    available_ms: float | None = None  # ISQD 7.2.4: from the request until the state is at the last place of its way
 
     @property
     def duration_ms(self) -> float:
@@ -112,6 +113,7 @@ def cost(
         cost_of_results(plan, outputs, calm, requested_ms, max(ends), until_ms),
         state_movement_ms=covered_ms(moving) if moving else None,
         bytes_moved=_bytes_moved(plan, timeline),
+        available_ms=max(end for _, end in moving) - requested_ms if moving else None,
         phases_ms={
             name: covered_ms((begin, end) for phase, begin, end in stretches if phase == name)
             for name in PHASES.values()

@@ -39,6 +39,7 @@ MEASURES = {
     "freeze_ms": "freeze (ms)",
     "duration_ms": "reconfiguration duration (ms)",
     "state_movement_ms": "state movement (ms)",
+    "available_ms": "until the state is available (ms)",
     "bytes_moved": "bytes moved by the plan",
     "bytes_on_links": "bytes of state on links, calm included",
     "trigger_ms": "time of a batch before the plan (ms)",

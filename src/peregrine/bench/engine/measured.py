@@ -34,7 +34,9 @@ def pause_ms(cost: measure.Cost) -> float:
 
 @dataclass(frozen=True)
 class Measured:
-    """`trouble` says why there is nothing: the mechanism does not apply, or the run failed."""
+    """`trouble` says why there is nothing: the mechanism does not apply, or the run failed. Beside figures it says what
+    they do not tell.
+    """
 
     cell: Cell
     cost: measure.Cost | None = None

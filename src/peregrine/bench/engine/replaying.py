@@ -16,7 +16,7 @@ longer than the cut-off is stopped: its duration is at least that, and the proof
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import shake_128
 from typing import Any
 
@@ -181,7 +181,9 @@ def run_cell(cell: Cell) -> Measured:
         more["trouble"] = f"not there within {CUT_OFF_S:g} s: its duration is at least that"
         available_ms = requested_ms + CUT_OFF_S * 1000
     outputs = watch.outputs(upstream.keys)
-    return of_results(cell, outputs, calm_ms, requested_ms, available_ms, until_ms, **more)
+    measured = of_results(cell, outputs, calm_ms, requested_ms, available_ms, until_ms, **more)
+    assert measured.cost is not None
+    return replace(measured, cost=replace(measured.cost, available_ms=available_ms - requested_ms))
 
 
 class Upstream(Paced):

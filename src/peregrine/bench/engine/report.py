@@ -106,16 +106,17 @@ def _ratios(definition: Definition, rows: Sequence[Row]) -> str:
 def _cells(cells: Sequence[Row]) -> str:
     columns = [name for name in MEASURES if any(cell[name] is not None for cell in cells)]
     head = ["", "", "runs", "steady mean", "p99", *(MEASURES[name] for name in columns), "proof"]
-    body, nothing = [], []
+    body, words = [], []
     for cell in cells:
+        if cell["trouble"]:
+            words.append(f"{cell['variant']}, {cell['x_label']}: {cell['trouble']}")
         if not cell["runs"]:
-            nothing.append(f"{cell['variant']}, {cell['x_label']}: {cell['trouble']}")
             continue
         named = [escape(cell["variant"]), escape(cell["x_label"]), str(cell["runs"])]
         steady = [_number(cell["steady_mean_ms"]), _number(cell["steady_p99_ms"])]
         holds = "<span class=pass>holds</span>" if proof_holds(cell) else f"<span class=fail>{_faults(cell)}</span>"
         body.append([*named, *steady, *(_number(cell[name]) + _spread(cell, name) for name in columns), holds])
-    told = "".join(f"<p class=not>{escape(each)}</p>" for each in nothing)
+    told = "".join(f"<p class=not>{escape(each)}</p>" for each in words)
     return f"<details><summary>All figures</summary>{_table(head, body)}{told}</details>"
 
 

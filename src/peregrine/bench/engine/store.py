@@ -34,7 +34,7 @@ SUMMARY = pa.schema(
         "repetition": _whole,
         **dict.fromkeys(("steady_mean_ms", "steady_sigma_ms", "steady_p99_ms", "trigger_ms"), _number),
         **dict.fromkeys(("disruption_ms", "jitter_ms", "jitter_p99_ms", "freeze_ms"), _number),
-        **dict.fromkeys(("duration_ms", "state_movement_ms"), _number),
+        **dict.fromkeys(("duration_ms", "state_movement_ms", "available_ms"), _number),
         **dict.fromkeys(("bytes_moved", "bytes_on_links"), _whole),
         "phases_ms": pa.map_(_text, _number),
         **dict.fromkeys(("predicted_duration_ms", "predicted_bytes", "predicted_pause_ms", "pause_ms"), _number),
@@ -46,7 +46,7 @@ SUMMARY = pa.schema(
         **dict.fromkeys(("changes", "late"), _whole),
         **dict.fromkeys(("rows_in", "rows_out", "lost", "repeated", "out_of_order"), _whole),
         **dict.fromkeys(("states", "states_that_differ"), _whole),
-        "trouble": _text,  # why there are no figures; empty if there are
+        "trouble": _text,  # why there are no figures, or what they do not tell; else empty
         "seconds": _number,
         **dict.fromkeys(("setting", "machine"), _text),  # JSON
     }

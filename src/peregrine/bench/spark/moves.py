@@ -90,6 +90,7 @@ def cost_as_dict(cost: measure.Cost) -> dict[str, Any]:
         "freeze_ms": cost.freeze_ms,
         "duration_ms": cost.duration_ms,
         "state_movement_ms": cost.state_movement_ms,
+        "available_ms": cost.available_ms,
         "bytes_moved": cost.bytes_moved,
         "phases_ms": dict(cost.phases_ms),
     }
