@@ -5,7 +5,6 @@ noted in the directory before anything is started, and a deployment that goes on
 now. If operators that are one are not equal any more, it is refused.
 """
 
-import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -16,6 +15,7 @@ from peregrine.app.model import App
 from peregrine.app.sharing import twins_of
 from peregrine.control.naming import At, Names, check_code
 from peregrine.errors import ConfigurationError
+from peregrine.net.chunk_files import write_aside
 from peregrine.types import OpId
 
 TWINS = "shared.json"
@@ -38,12 +38,7 @@ def note(twins: Mapping[OpId, OpId], directory: Path | None) -> None:
     if directory is None or _has_begun(directory):
         return
     directory.mkdir(parents=True, exist_ok=True)
-    aside = directory / f"{TWINS}.new"
-    with aside.open("wb") as file:
-        file.write(msgspec.json.encode(twins))
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(aside, directory / TWINS)
+    write_aside(directory / TWINS, msgspec.json.encode(twins), durable=True)
 
 
 def _found(apps: Sequence[App], apart: Names, at: At) -> dict[OpId, OpId]:

@@ -30,6 +30,7 @@ class Cluster:
         self.environment = {
             "FLINK_CONF_DIR": str(home / "conf"),
             "FLINK_LOG_DIR": str(home),
+            "FLINK_PID_DIR": str(home),
             "JAVA_HOME": str(find_java()),
             "PATH": f"{package.parents[3] / 'bin'}:{os.environ['PATH']}",
         }
