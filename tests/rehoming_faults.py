@@ -135,6 +135,13 @@ class KeysAreForgotten(Rehomings):
         return ()
 
 
+class GatesStandOpen(Rehomings):
+    """Outputs go on, although the word that closes their gate is held where they pass."""
+
+    def closes(self, output: Rows | Clock, via: SiteId | None) -> bool:
+        return False
+
+
 class OldSessionGoesOn(Intake):
     """Items are taken from a neighbour to whom it was told what had been taken."""
 
@@ -172,6 +179,7 @@ ROUTERS: dict[str, type[Router]] = {
     "markers that turn back teach nobody": router_with(NothingTaught),
     "the old branch keeps the keys": router_with(OldBranchKeepsKeys),
     "keys are not announced": router_with(KeysAreForgotten),
+    "outputs pass a gate whose word is held": router_with(GatesStandOpen),
     "the old session goes on": router_with(intake=OldSessionGoesOn),
     "nobody stands in for a gate": router_with(legs=NobodyStandsIn),
 }

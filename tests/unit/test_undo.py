@@ -300,13 +300,22 @@ def test_a_begin_that_comes_after_its_abort_is_too_late() -> None:
     net = at_edge1()
     before = rules(net)
     net.abort(UP)
-    assert net.statuses() == ["aborted"]
     net.begin(UP)
     net.send(EDGE1, "car1")
     net.settle()
     assert rules(net) == before
     assert net.statuses() == ["aborted"]
-    assert net.log(AT_EDGE1, of="car1") == ["car1#0", "car1#2"]
+    assert net.log(AT_EDGE1, of="car1") == ["car1#0", "<ForgetSent>", "car1#2"]
+
+
+def test_who_stands_in_for_a_gate_hears_of_an_abort_that_came_before_the_begin() -> None:
+    """docs/decisions/0022, Gates: the one that stands in has nobody but those who pass to tell it."""
+    net = Net()
+    down = migration(K, AT_CLOUD, AT_EDGE1, EDGE1)
+    net.routers[REGION].legs.stand_in(down)
+    net.abort(down)
+    net.settle()
+    assert [router.leftovers() for router in net.routers.values()] == [[]] * len(net.routers)
 
 
 @pytest.mark.parametrize("way", WAYS.values(), ids=WAYS)

@@ -49,11 +49,12 @@ class Legs:
         self.happen(leg, On.BEGIN)
 
     def abort(self, migration: Migration) -> None:
-        """Before the switch: undo, S never noticed. After it there is no way back: roll forward."""
-        leg = self.book.get(migration.id, Role.ANCHOR)
+        """Before the switch: undo, S never noticed. After it there is no way back: roll forward.
+
+        One that has not begun here, and never will, is undone all the same: somebody may wait for it (`stand_in`).
+        """
+        leg = self.book.open(migration, Role.ANCHOR)
         if leg is None:
-            if self.book.ended(migration.id, Role.ANCHOR) is None:
-                self.book.end(migration.id, Role.ANCHOR, "aborted")  # a BEGIN that comes after this is too late
             self.tell_status(migration)
         elif not leg.aborting:
             leg.aborting = {Role.SOURCE, Role.TARGET}

@@ -420,6 +420,14 @@ class Rehomings:
                 return True
         return False
 
+    def closes(self, output: Rows | Clock, via: SiteId | None) -> bool:
+        """Does the word that closes its gate wait here? Then it waits behind that."""
+        return any(
+            isinstance(held, Marker) and held.role is Role.GATE and held.migration.id == output.gate
+            for approach in self.approaches.values()
+            for held, _ in approach.held
+        ) and self.turns_off(output, via, stops=True)
+
     def holds(self, item: Item, dest: SiteId, via: SiteId | None) -> bool:
         """An item for a site that is on its way."""
         for approach in self.approaches.values():

@@ -296,7 +296,7 @@ class Router:
         if item.stamp is not None:
             self.legs.on_stamped(item)
             return
-        if item.gate is not None and self.legs.at_gate(item):
+        if item.gate is not None and (self.rehomings.closes(item, via) or self.legs.at_gate(item)):
             return
         if item.op not in self.config.operators:
             self.dead_letter(f"no operator {item.op!r} is deployed", item)

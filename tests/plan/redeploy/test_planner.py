@@ -190,6 +190,15 @@ def test_a_site_whose_sources_were_dismissed_may_leave() -> None:
     assert planner.plan() is None
 
 
+def test_a_car_that_has_left_its_keys_behind_is_no_violation() -> None:
+    """Its rows make a detour until the keys have followed; it may be parked, and send nothing for long."""
+    track = OpId("cars/track")
+    topology = Topology.tree(ROOT, {N1: (ROOT, LINK), N3: (ROOT, LINK), N4: (N1, LINK)})
+    cars = {"car": ("n4", ((track, keys("car")),))}
+    planner = planner_of(topology, [OpSpec(track, GROUPS, roaming=True)], cars, [(track, keys("car"), "n3")])
+    assert all_violations(planner) == []
+
+
 def test_one_redeployment_at_a_time_and_one_that_fails_comes_again_with_what_came_meanwhile() -> None:
     planner = railway()
     redeploy(planner, SiteMoved(N8, N5, N6, LINK, 1))

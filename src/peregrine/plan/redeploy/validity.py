@@ -1,7 +1,8 @@
 """Is a deployment valid (ISQD 2, Falcon III-B)? An independent look, before and after every redeployment.
 
 - every instance is at a place that is there, and no site has more instances than slots;
-- from every producer a path leads to its consumer, and the consumer's instance is at or above it;
+- from every producer a path leads to its consumer, and the consumer's instance is at or above it (but for sources that
+  roam: rows find their keys by a detour, and the keys follow, `core/mobility.py`);
 - state is complete: every key that was to move has arrived, at one place.
 
 Asked for some sites it looks at what these produce; asked for all, at everything.
@@ -28,7 +29,7 @@ def violations(world: World, layout: Layout, sites: Iterable[SiteId]) -> Iterato
             yield f"{site} has {layout.load(site)} instances and {slots} slots"
         for source in layout.feeding.at(site):
             for op, keys in layout.feeding.feeds(source):
-                if op in layout.operators:
+                if op in layout.operators and not layout.operators[op].roaming:
                     for place in layout.partition(op, keys):
                         yield from _above(world, op, place, str(source), site)
         for op, at in layout.instances_at(site):
