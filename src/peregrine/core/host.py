@@ -11,7 +11,6 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
 from msgspec import Raw
 
 from peregrine.core.keyspace import KeySet, stable_hash
@@ -21,7 +20,6 @@ from peregrine.core.migrate import Role
 from peregrine.core.operator import Operator, Out, Timing, beside_windows, timing_of, with_windows
 from peregrine.core.rows import (
     FIRST,
-    ROW_SCHEMA,
     UNCHAINED,
     AskRipe,
     Clock,
@@ -35,7 +33,7 @@ from peregrine.core.rows import (
     Rows,
     StateRows,
     TakeSnapshot,
-    numbers,
+    batch_from,
     rows_of,
 )
 from peregrine.core.state import (
@@ -345,16 +343,11 @@ class _Work:
                 self._flush(op, *self.pending.pop(op))
 
     def _flush(self, op: OpId, gate: MigrationId | None, waiting: list[tuple[int, Out, int]]) -> None:
-        offsets, outs, created = zip(*waiting, strict=True)
-        columns = [
-            pa.array([out.key for out in outs], pa.string()),
-            numbers([stable_hash(out.key) for out in outs], pa.uint64()),
-            pa.array([out.source for out in outs], pa.string()),
-            numbers([out.seq for out in outs]),
-            numbers([UNCHAINED] * len(outs)),
-            numbers([out.time_ms for out in outs]),
-            numbers(created),
-            pa.array([out.payload for out in outs], pa.binary()),
-        ]
-        batch = pa.record_batch(columns, ROW_SCHEMA)
-        self.emissions.append(Emission(np.array(offsets, np.int64), Rows(op, batch, gate=gate)))
+        batch = batch_from(
+            [
+                (out.key, stable_hash(out.key), out.source, out.seq, UNCHAINED, out.time_ms, created_ms, out.payload)
+                for _, out, created_ms in waiting
+            ]
+        )
+        offsets = np.array([offset for offset, _, _ in waiting], np.int64)
+        self.emissions.append(Emission(offsets, Rows(op, batch, gate=gate)))

@@ -6,7 +6,6 @@ router splits batches by decision anyway. A control row says *when* something ha
 there is no other way for one component to tell another.
 """
 
-from array import array
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
@@ -35,7 +34,6 @@ ROW_SCHEMA = pa.schema(
     ]
 )
 
-_INT64 = pa.int64()
 _ROW_STRUCT = pa.struct(list(ROW_SCHEMA))
 
 FIRST = -1  # `prev` of a roaming source's first row of a key
@@ -259,20 +257,20 @@ def length(entry: Entry) -> int:
     return len(entry) if isinstance(entry, Rows) else 1
 
 
-def batch_of(rows: Sequence[Row]) -> pa.RecordBatch:
-    # One conversion of all columns: with a handful of rows the number of calls is what costs.
-    values = [
-        (row.key, stable_hash(row.key), row.source, row.seq, row.prev, row.time_ms, row.created_ms, row.payload)
-        for row in rows
-    ]
-    return pa.RecordBatch.from_struct_array(pa.array(values, _ROW_STRUCT))
+def batch_of(rows: Iterable[Row]) -> pa.RecordBatch:
+    return batch_from(
+        [
+            (row.key, stable_hash(row.key), row.source, row.seq, row.prev, row.time_ms, row.created_ms, row.payload)
+            for row in rows
+        ]
+    )
 
 
-def numbers(values: Sequence[int], of: pa.DataType = _INT64) -> pa.Array:
-    """A column without gaps, of whole numbers of 64 bits. Hosts make many with a handful of rows, for which `pa.array`
-    takes several times as long.
+def batch_from(values: Sequence[tuple[str, int, str, int, int, int, int, bytes]]) -> pa.RecordBatch:
+    """One conversion of all columns: with a handful of rows the number of calls is what costs, and with many it costs
+    no more.
     """
-    return pa.Array.from_buffers(of, len(values), [None, pa.py_buffer(array("q" if of is _INT64 else "Q", values))])
+    return pa.RecordBatch.from_struct_array(pa.array(values, _ROW_STRUCT))
 
 
 def rows_of(batch: pa.RecordBatch) -> list[Row]:
