@@ -22,6 +22,7 @@ from peregrine.types import PlaceId, SiteId
 CALL_S = 30.0
 MOST_FRAMES = 64  # at a time, each of a megabyte at most
 _answers = msgspec.msgpack.Decoder(list[tuple[int | None, Told | None]])
+_records = msgspec.msgpack.Decoder(list[tuple[int, bytes]])
 
 
 class RouterClient:
@@ -84,7 +85,9 @@ class RouterClient:
 
         When there is nothing new it is waited for, `wait_s` at most.
         """
-        return self._get(Ticket(protocol.RESULTS, "", position, max_rows, wait_s))
+        answer = self._act(protocol.RESULTS, protocol.encode((position, max_rows, wait_s)))
+        table = protocol.results_of(_records.decode(answer))
+        return table, table.column("position")[-1].as_py() + 1 if len(table) else position
 
     def read_dead(self, position: int, max_rows: int = 1000) -> tuple[pa.Table, int]:
         """`DEAD_SCHEMA`: what could not be routed, and why."""

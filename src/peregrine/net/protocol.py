@@ -4,22 +4,25 @@ Rows, events and entries have their own bytes (core/wire.py, core/journal.py); h
 """
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
+import numpy as np
 import pyarrow as pa
 
+from peregrine.core import wire
 from peregrine.core.messages import Attached, Reached, Rehomed, Report, Stray
-from peregrine.core.rows import ROW_SCHEMA
+from peregrine.core.rows import ROW_SCHEMA, Rows
 from peregrine.core.topology import Link
 
 News = Report | Rehomed | Reached | Stray | Attached
 
 OFFER, OFFERS, FRAME, NEWS, STATUS = "offer", "offers", "frame", "news", "status"
-ADVANCE, FOLLOW, RELEASE = "advance", "follow", "release"
+ADVANCE, FOLLOW, RELEASE, RESULTS = "advance", "follow", "release", "results"
 NEIGHBOURS, PRESSURE, CHUNKS = "neighbours", "pressure", "chunks"
 TABLE = "table"  # what a ticket names, as an IPC stream: for callers of this machine (net/local_socket.py)
-LOG, RESULTS, DEAD = "log", "results", "dead"
+LOG, DEAD = "log", "dead"
 SITE = "x-peregrine-site"  # header of a call that is meant for the router of one site and no other
 NEXT = b"next_offset"  # in the schema's metadata of every table: where to read on
 LOST = b"lost"  # the last word to who followed a log
@@ -68,16 +71,12 @@ class Neighbour(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Ticket(msgspec.Struct, frozen=True, array_like=True):
-    """["log", place, from, max_rows]; for results and dead letters the place is empty.
-
-    With `wait_s`, results are waited for a little when there are none yet.
-    """
+    """["log", place, from, max_rows]; for dead letters the place is empty."""
 
     kind: str
     place: str
     position: int
     max_rows: int
-    wait_s: float = 0.0
 
 
 class Status(msgspec.Struct, frozen=True):
@@ -129,6 +128,18 @@ def encode_table(table: pa.Table) -> bytes:
 
 def decode_table(raw: bytes) -> pa.Table:
     return pa.ipc.open_stream(raw).read_all()
+
+
+def results_of(records: Sequence[tuple[int, bytes]]) -> pa.Table:
+    """`RESULT_SCHEMA`, of results as they lie in their log: made by who reads them, not by the router."""
+    batches: list[pa.RecordBatch] = []
+    for at, message in records:
+        rows = wire.decode(message)
+        assert isinstance(rows, Rows)
+        ops, positions = pa.repeat(rows.op, len(rows)), pa.array(np.arange(at, at + len(rows), dtype=np.int64))
+        batches.append(pa.record_batch([ops, positions, *rows.batch.columns], schema=RESULT_SCHEMA))
+    table = pa.Table.from_batches(batches, RESULT_SCHEMA)
+    return table.combine_chunks() if len(batches) > 1 else table
 
 
 def with_next(schema: pa.Schema, position: int) -> pa.Schema:

@@ -12,13 +12,12 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-import numpy as np
 import pyarrow as pa
 import pyarrow.flight as flight
 
 from peregrine.core import journal, wire
 from peregrine.core.messages import Committed, Event, FromLink, HandedBack, Single, Together
-from peregrine.core.rows import Rows, length
+from peregrine.core.rows import length
 from peregrine.core.slices import Slice, slices
 from peregrine.errors import ConfigurationError, PeregrineError, ProtocolError, UnknownName
 from peregrine.log.record_log import RecordLog
@@ -45,6 +44,7 @@ _chunks = msgspec.msgpack.Decoder(tuple[SiteId, list[bytes], SiteId | None])
 _follow = msgspec.msgpack.Decoder(tuple[PlaceId, int])
 _raws = msgspec.msgpack.Decoder(list[bytes])
 _advance = msgspec.msgpack.Decoder(tuple[dict[PlaceId, int], float])
+_results = msgspec.msgpack.Decoder(tuple[int, int, float])
 _dead = msgspec.msgpack.Decoder(tuple[str, bytes])
 log = logging.getLogger(__name__)
 
@@ -126,6 +126,8 @@ class RouterServer(flight.FlightServerBase):  # type: ignore[misc]
                 return protocol.encode(self._advance(*_advance.decode(body)))
             case protocol.FRAME:
                 return protocol.encode(self._take_frame(*_frame.decode(body)))
+            case protocol.RESULTS:
+                return protocol.encode(self._read_results(*_results.decode(body)))
             case protocol.NEWS:
                 after, wait_s = msgspec.msgpack.decode(body, type=tuple[int, float])
                 return protocol.encode_news(*self.stepper.news(after, min(wait_s, protocol.NEWS_WAIT_S)))
@@ -156,11 +158,9 @@ class RouterServer(flight.FlightServerBase):  # type: ignore[misc]
         match asked.kind:
             case protocol.LOG:
                 return self._read_log(asked)
-            case protocol.RESULTS:
-                return self._read_results(asked)
             case protocol.DEAD:
                 return self._read_dead(asked)
-        raise UnknownName("ticket", asked.kind, [protocol.LOG, protocol.RESULTS, protocol.DEAD])
+        raise UnknownName("ticket", asked.kind, [protocol.LOG, protocol.DEAD])
 
     # --- what they do ---
 
@@ -237,25 +237,16 @@ class RouterServer(flight.FlightServerBase):  # type: ignore[misc]
         schema = protocol.with_next(protocol.SLICE_SCHEMA, end)
         return pa.table([pa.array(column, field.type) for column, field in zip(columns, schema, strict=True)], schema)
 
-    def _read_results(self, asked: Ticket) -> pa.Table:
-        if asked.wait_s and self.store.results.end <= asked.position:
-            wait_s = min(asked.wait_s, protocol.LONGEST_WAIT_S)
-            self.stepper.wait_until(lambda: self.store.results.end > asked.position, wait_s)
-        batches: list[pa.RecordBatch] = []
-        position = asked.position
-        for at, message in _records(self.store.results, asked):
-            rows = wire.decode(message)
-            assert isinstance(rows, Rows)
-            op = pa.array([rows.op] * len(rows), pa.string())
-            numbers = pa.array(np.arange(at, at + len(rows), dtype=np.int64))
-            batches.append(pa.record_batch([op, numbers, *rows.batch.columns], schema=protocol.RESULT_SCHEMA))
-            position = at + len(rows)
-        table = pa.Table.from_batches(batches, protocol.RESULT_SCHEMA)
-        table = table.combine_chunks() if len(batches) > 1 else table
-        return table.replace_schema_metadata(protocol.with_next(protocol.RESULT_SCHEMA, position).metadata)
+    def _read_results(self, position: int, max_rows: int, wait_s: float) -> list[tuple[int, bytes]]:
+        """As they lie in the log, in the order in which they landed."""
+        results = self.store.results
+        if wait_s and results.end <= position:
+            self.stepper.wait_until(lambda: results.end > position, min(wait_s, protocol.LONGEST_WAIT_S))
+        return list(_records(results, position, max_rows))
 
     def _read_dead(self, asked: Ticket) -> pa.Table:
-        found = [(at, *_dead.decode(record)) for at, record in _records(self.store.dead, asked)]
+        records = _records(self.store.dead, asked.position, asked.max_rows)
+        found = [(at, *_dead.decode(record)) for at, record in records]
         schema = protocol.with_next(protocol.DEAD_SCHEMA, found[-1][0] + 1 if found else asked.position)
         columns: list[Any] = list(zip(*found, strict=True)) if found else [[], [], []]
         return pa.table([pa.array(column, field.type) for column, field in zip(columns, schema, strict=True)], schema)
@@ -263,7 +254,7 @@ class RouterServer(flight.FlightServerBase):  # type: ignore[misc]
 
 _ACTIONS = [
     *(protocol.OFFER, protocol.OFFERS, protocol.ADVANCE, protocol.FRAME, protocol.NEWS, protocol.STATUS),
-    *(protocol.NEIGHBOURS, protocol.PRESSURE, protocol.CHUNKS, protocol.FOLLOW, protocol.RELEASE),
+    *(protocol.NEIGHBOURS, protocol.PRESSURE, protocol.CHUNKS, protocol.FOLLOW, protocol.RELEASE, protocol.RESULTS),
 ]
 
 
@@ -278,14 +269,14 @@ def _single(event: Event) -> Single:
     return event
 
 
-def _records(records: RecordLog, asked: Ticket) -> Iterator[tuple[int, bytes]]:
-    _check_there(records, asked.position)
-    position, room = asked.position, asked.max_rows
+def _records(records: RecordLog, begin: int, max_rows: int) -> Iterator[tuple[int, bytes]]:
+    _check_there(records, begin)
+    position, room = begin, max_rows
     while room > 0 and (found := records.read(position, max_length=room)):
         _check_there(records, position)  # again: it may have been cut off before it was read
         yield from found
         position = found[-1][0] + 1  # behind its first row: the next record is what comes after
-        room = asked.max_rows - (position - asked.position)
+        room = max_rows - (position - begin)
 
 
 def _check_there(records: RecordLog, position: int) -> None:
