@@ -113,6 +113,7 @@ class Rehomings:
         self.turns: dict[int, Turn] = {}
         self.approaches: dict[int, Approach] = {}
         self.homeless: list[Item] = []  # what wants to go up from a site that has no parent (yet, or any more)
+        self._left: dict[SiteId, int] = {}  # parents that it left for none, and the session that was not ended
         self._over: OrderedDict[MigrationId, None] = OrderedDict()  # the word of whose gates has passed here
 
     # --- C ---
@@ -134,6 +135,8 @@ class Rehomings:
             del ways.below[gone]
         if rehoming.target is None:
             router.up(Word(Said.LEAVE, rehoming))
+            if ways.parent is not None:
+                self._left[ways.parent] = router.intake.session(ways.parent)
             ways.parent = None
             ways.below.clear()  # they have left before it
             router.rehomed(rehoming.number)
@@ -145,7 +148,9 @@ class Rehomings:
             hand_back = HandBack(rehoming.source, session, None)
             router.hand_back(hand_back)
         ways.parent = rehoming.target
-        router.intake.begin_session(rehoming.target, rehoming.number)
+        if self._left.pop(rehoming.target, None) != router.intake.session(rehoming.target):
+            # Else the two just go on, behind what there was still to tell when it left.
+            router.intake.begin_session(rehoming.target, rehoming.number)
         gates = tuple(m for m in command.gates if m.id not in self._over)
         sites = (router.site, *ways.below)
         router.to_neighbour(rehoming.target, Join(rehoming, mark, sites, self._claims(), gates))
