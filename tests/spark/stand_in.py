@@ -13,11 +13,12 @@ import pyarrow.flight as flight
 
 from peregrine.audit import Audit
 from peregrine.core import journal
+from peregrine.core.host import Emission
 from peregrine.core.intake import RouterConfig
 from peregrine.core.log import MemoryLog
-from peregrine.core.messages import Append, Committed, DeadLetter, Deliver, Event, FromHost, Report
+from peregrine.core.messages import Append, Committed, DeadLetter, Deliver, Event, FromGroups, FromHost, Report
 from peregrine.core.router import Router
-from peregrine.core.rows import Row, length, rows_of
+from peregrine.core.rows import Row, Rows, length, rows_of
 from peregrine.core.slices import slices
 from peregrine.net import protocol
 from peregrine.types import PlaceId
@@ -65,8 +66,7 @@ class StandIn(flight.FlightServerBase):  # type: ignore[misc]
         if action.type == protocol.OFFERS:
             raws = msgspec.msgpack.decode(action.body.to_pybytes(), type=list[bytes])
             for event in map(journal.decode, raws):
-                if isinstance(event, FromHost):
-                    self.offered.append(event)
+                self.offered += _by_group(event)
                 self.step(event)
             yield protocol.encode([(None, None)] * len(raws))
         elif action.type == protocol.ADVANCE:
@@ -92,3 +92,16 @@ class StandIn(flight.FlightServerBase):  # type: ignore[misc]
         arrays = [pa.array(column, kind.type) for column, kind in zip(columns, protocol.SLICE_SCHEMA, strict=True)]
         table = pa.Table.from_arrays(arrays, schema=protocol.with_next(protocol.SLICE_SCHEMA, after))
         return flight.RecordBatchStream(table)
+
+
+def _by_group(event: Event) -> Iterator[FromHost]:
+    """What each group has emitted, however it was handed over."""
+    if isinstance(event, FromHost):
+        yield event
+    elif isinstance(event, FromGroups):
+        begin = 0
+        for group, count in event.groups:
+            mine = Rows(event.rows.op, event.rows.batch.slice(begin, count), gate=event.rows.gate)
+            emission = Emission(event.offsets[begin : begin + count], mine)
+            yield FromHost(event.place, event.op, group, (emission,))
+            begin += count

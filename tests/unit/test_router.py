@@ -40,6 +40,7 @@ from peregrine.core.messages import (
     DeadLetter,
     Deliver,
     Effect,
+    FromGroups,
     FromHost,
     FromLink,
     FromSource,
@@ -285,6 +286,22 @@ def test_outputs_that_a_host_repeats_after_a_crash_are_dropped_even_if_cut_diffe
     assert from_host(output(0), output(1, 4)) == []
     assert from_host(output(1, 4, 5)) == [5]
     assert from_host(output(2), group=1) == [2]  # another group has its own count
+
+
+def test_of_outputs_of_several_groups_each_group_has_its_own_count() -> None:
+    net = Net()
+
+    def from_groups(*groups: tuple[int, list[int]]) -> list[int]:
+        offsets = [offset for _, mine in groups for offset in mine]
+        outs = rows(*(row("car1", offset, source="s>car1") for offset in offsets), op=SINK)
+        counts = tuple((group, len(mine)) for group, mine in groups)
+        return delivered(net.step(CLOUD, FromGroups(AT_CLOUD, OP, counts, np.array(offsets, np.int64), outs)))
+
+    assert from_groups((0, [0, 3]), (1, [1, 2])) == [0, 3, 1, 2]
+    assert from_groups((1, [2, 4]), (0, [0, 3])) == [4]
+    assert delivered(net.step(CLOUD, FromHost(AT_CLOUD, OP, 0, (output(3, 5),)))) == [5]
+    assert from_groups((0, [3, 5]), (1, [1, 2, 4])) == []
+    assert from_groups((2, [0])) == [0]
 
 
 def test_all_outputs_of_one_row_are_taken_although_they_share_an_offset() -> None:

@@ -25,7 +25,7 @@ class Words:
     def apply(self, group: int, before: bytes, given: Sequence[tuple[int, GroupEntry]]) -> Applied:
         after = before + b"".join(b"%d;" % offset for offset, _ in given)
         spill = Spill(MemoryChunks(), after={chunk_name(after)}) if self._large else None
-        return Applied(None, after, spill)
+        return Applied([], after, spill)
 
 
 def test_what_was_written_without_an_offset_can_still_be_read() -> None:

@@ -1,5 +1,6 @@
 """Bytes between routers and in journals: what does not decode is refused before anybody has acted on it."""
 
+import numpy as np
 import pytest
 
 from harness import CLOUD, EDGE1, OP, Net, keys, row, rows
@@ -13,6 +14,7 @@ from peregrine.core.messages import (
     Begin,
     ChunksHere,
     Committed,
+    FromGroups,
     FromHost,
     FromLink,
     FromSource,
@@ -103,6 +105,7 @@ EVENTS = [
     FromSource(SourceId("s"), ((3, CLOCK),)),
     FromLink(SiteId("edge1"), 7, (MARKER, STATE)),
     FromHost(PlaceId("cloud"), OP, 2, ()),
+    FromGroups(PlaceId("cloud"), OP, ((2, 1),), np.array([7], np.int64), rows(row("car1", 0))),
     Committed(PlaceId("cloud"), 12),
     Ahead(PlaceId("cloud"), 12),
     ChunksHere(3, 1 << 33),
@@ -118,6 +121,15 @@ EVENTS = [
 @pytest.mark.parametrize("event", EVENTS, ids=lambda event: type(event).__name__)
 def test_an_event_comes_back_from_the_journal_as_it_went_in(event: object) -> None:
     assert journal.decode(journal.encode(event)) == event  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(("groups", "offsets"), [(((2, 2),), [7]), (((2, 1),), [7, 8]), (((2, 0), (3, 1)), [7])])
+def test_outputs_of_groups_that_do_not_add_up_are_refused(
+    groups: tuple[tuple[int, int], ...], offsets: list[int]
+) -> None:
+    wrong = FromGroups(PlaceId("cloud"), OP, groups, np.array(offsets, np.int64), rows(row("car1", 0)))
+    with pytest.raises(CorruptMarker, match="cannot be read"):
+        journal.decode(journal.encode(wrong))
 
 
 def test_a_journal_of_something_else_is_refused() -> None:

@@ -11,7 +11,7 @@ from itertools import groupby
 from typing import Any, TypeVar
 
 from peregrine.core.keyspace import KeySet
-from peregrine.core.messages import Ahead, Attach, Committed, Event, FromHost, FromLink, FromSource
+from peregrine.core.messages import Ahead, Attach, Committed, Event, FromAnyHost, FromLink, FromSource
 from peregrine.core.rows import Clock, Item, Rows, concat
 from peregrine.types import OpId
 
@@ -86,4 +86,4 @@ def bundles(handed: Iterable[T], event_of: Callable[[T], Event]) -> Iterator[lis
             yield from ([each] for each in run)
 
 
-_BUNDLED = FromSource | FromLink | FromHost | Committed | Ahead | Attach
+_BUNDLED = FromSource | FromLink | FromAnyHost | Committed | Ahead | Attach

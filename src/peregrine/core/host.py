@@ -61,6 +61,31 @@ class Emission:
 
 
 @dataclass(frozen=True, slots=True)
+class Outs:
+    """Rows that a group emits for one operator, each with its input offset and when its cause was created: before they
+    are columns, so that those of many groups can become one batch (core/handover.py).
+    """
+
+    op: OpId
+    gate: MigrationId | None
+    rows: list[tuple[int, Out, int]]
+
+
+Output = Outs | Emission  # of one group; an emission of what is no row
+
+
+def batched(outs: Outs) -> Emission:
+    batch = batch_from(
+        [
+            (out.key, stable_hash(out.key), out.source, out.seq, UNCHAINED, out.time_ms, created_ms, out.payload)
+            for _, out, created_ms in outs.rows
+        ]
+    )
+    offsets = np.array([offset for offset, _, _ in outs.rows], np.int64)
+    return Emission(offsets, Rows(outs.op, batch, gate=outs.gate))
+
+
+@dataclass(frozen=True, slots=True)
 class Part:
     """Rows of a group, each with its offset, that came with the same flags."""
 
@@ -106,6 +131,18 @@ def apply(
     spill: Spill | None = None,
 ) -> tuple[list[Emission], bytes]:
     """Apply a group's entries in log order."""
+    outputs, after = work_off(operator, state, entries, chunk_bytes, spill)
+    return [batched(each) if isinstance(each, Outs) else each for each in outputs], after
+
+
+def work_off(
+    operator: Operator,
+    state: bytes,
+    entries: Iterable[tuple[int, GroupEntry]],
+    chunk_bytes: int = CHUNK_BYTES,
+    spill: Spill | None = None,
+) -> tuple[list[Output], bytes]:
+    """As `apply`, for a runner that hands over the outputs of several groups at once."""
     work = _Work(operator, timing_of(operator), decode(state, spill), chunk_bytes, spill)
     for offset, entry in entries:
         match entry:
@@ -124,7 +161,7 @@ def apply(
             case ForgetSent():
                 for key in work.keys.within(entry.keys):
                     work.keys[key].sent.pop(entry.place, None)
-    return work.emissions, work.finish()
+    return work.outputs, work.finish()
 
 
 @dataclass(slots=True)
@@ -135,7 +172,7 @@ class _Work:
     chunk_bytes: int
     spill: Spill | None = None
     opened: Watermarks | None = None  # decoded when they are first needed
-    emissions: list[Emission] = field(default_factory=list)
+    outputs: list[Output] = field(default_factory=list)
     # For whom -> (gate, [(offset, output, created_ms)]). Rows for different operators may pass each other.
     pending: dict[OpId, tuple[MigrationId | None, list[tuple[int, Out, int]]]] = field(default_factory=dict)
 
@@ -335,19 +372,9 @@ class _Work:
 
     def _send(self, offset: int, item: Clock | Marker | StateRows) -> None:
         self.flush(*self.pending)
-        self.emissions.append(Emission(np.array([offset], np.int64), item))
+        self.outputs.append(Emission(np.array([offset], np.int64), item))
 
     def flush(self, *ops: OpId) -> None:
         for op in ops:
             if op in self.pending:
-                self._flush(op, *self.pending.pop(op))
-
-    def _flush(self, op: OpId, gate: MigrationId | None, waiting: list[tuple[int, Out, int]]) -> None:
-        batch = batch_from(
-            [
-                (out.key, stable_hash(out.key), out.source, out.seq, UNCHAINED, out.time_ms, created_ms, out.payload)
-                for _, out, created_ms in waiting
-            ]
-        )
-        offsets = np.array([offset for offset, _, _ in waiting], np.int64)
-        self.emissions.append(Emission(offsets, Rows(op, batch, gate=gate)))
+                self.outputs.append(Outs(op, *self.pending.pop(op)))

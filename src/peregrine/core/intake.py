@@ -11,10 +11,14 @@ that has ended is not taken.
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
 from peregrine.core.host import Emission
 from peregrine.core.mechanisms import MECHANISMS
 from peregrine.core.mechanisms.program import Mechanism
-from peregrine.core.messages import Event, FromHost, FromLink, FromSource
+from peregrine.core.messages import Event, FromGroups, FromHost, FromLink, FromSource
 from peregrine.core.operator import OpSpec
 from peregrine.core.rehoming import Fenced, Returned
 from peregrine.core.rows import Clock, Item, Marker, Rows, StateRows
@@ -99,6 +103,22 @@ class Intake:
                 # Emissions of one call overlap: each has rows for another operator.
                 self._hosts[at] = max(int(emission.offsets[-1]), self._hosts.get(at, -1))
                 yield item
+
+    def from_groups(self, event: FromGroups) -> Rows | None:
+        """What of it is new, each group for itself."""
+        fresh: npt.NDArray[np.bool_] | None = None  # all of them
+        begin = 0
+        for group, count in event.groups:
+            at, end = (event.place, event.op, group), begin + count
+            offsets, seen = event.offsets[begin:end], self._hosts.get(at, -1)
+            if offsets[0] <= seen:
+                fresh = np.ones(len(event.offsets), np.bool_) if fresh is None else fresh
+                fresh[begin:end] = offsets > seen
+            self._hosts[at] = max(int(offsets[-1]), seen)
+            begin = end
+        if fresh is None:
+            return event.rows
+        return replace(event.rows, batch=event.rows.batch.filter(pa.array(fresh))) if fresh.any() else None
 
     @staticmethod
     def unseen(emission: Emission, seen: int) -> Rows | Clock | Marker | StateRows | None:

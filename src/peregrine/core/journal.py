@@ -3,10 +3,11 @@
 Items inside of an event are messages of `core/wire.py`, so rows stay Arrow from the device to the disk.
 """
 
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 import numpy as np
+import numpy.typing as npt
 
 from peregrine.core import wire
 from peregrine.core.host import Emission
@@ -18,6 +19,7 @@ from peregrine.core.messages import (
     ChunksHere,
     Committed,
     Event,
+    FromGroups,
     FromHost,
     FromLink,
     FromSource,
@@ -51,6 +53,8 @@ _from_session = msgspec.msgpack.Decoder(tuple[int, str, int, list[bytes]])  # of
 _handed_back = msgspec.msgpack.Decoder(tuple[str, int, int, list[bytes]])
 _together = msgspec.msgpack.Decoder(list[bytes])
 _warm_up = msgspec.msgpack.Decoder(tuple[str, bytes])
+_Groups = tuple[tuple[int, Annotated[int, msgspec.Meta(ge=1)]], ...]
+_from_groups = msgspec.msgpack.Decoder(tuple[str, str, _Groups, bytes, bytes])
 _from_host = msgspec.msgpack.Decoder(tuple[str, str, int, list[tuple[bytes, bytes]]])
 
 
@@ -67,6 +71,8 @@ def encode(event: Event) -> bytes:
             body = (neighbour, session, first_seq, [wire.encode(item) for item in kept])
         case FromHost(place, op, group, emissions):
             body = (place, op, group, [(e.offsets.tobytes(), wire.encode(e.item)) for e in emissions])
+        case FromGroups(place, op, groups, offsets, rows):
+            body = (place, op, groups, offsets.tobytes(), wire.encode(rows))
         case WarmUp(place, rows):
             body = (place, wire.encode(rows))
         case Together(events):
@@ -101,6 +107,12 @@ def decode(data: bytes) -> Event:
             case "FromHost":
                 place, op, group, emissions = _from_host.decode(body)
                 return FromHost(place, op, group, tuple(_emission(*e) for e in emissions))  # type: ignore[arg-type]
+            case "FromGroups":
+                place, op, groups, offsets, rows = _from_groups.decode(body)
+                found = FromGroups(place, op, groups, _numbers(offsets), _of(rows, Rows))  # type: ignore[arg-type]
+                if {sum(count for _, count in groups), len(found.offsets)} != {len(found.rows)}:
+                    raise ValueError("rows of several groups that do not add up")
+                return found
             case "WarmUp":
                 warmed, rows = _warm_up.decode(body)
                 return WarmUp(PlaceId(warmed), _of(rows, Rows))
@@ -117,8 +129,12 @@ def decode(data: bytes) -> Event:
     raise _corrupt(data, f"no event is called {kind!r}")
 
 
+def _numbers(raw: bytes) -> npt.NDArray[np.int64]:
+    return np.frombuffer(raw, np.int64)
+
+
 def _emission(offsets: bytes, item: bytes) -> Emission:
-    return Emission(np.frombuffer(offsets, np.int64), _of(item, Rows, Clock, Marker, StateRows))
+    return Emission(_numbers(offsets), _of(item, Rows, Clock, Marker, StateRows))
 
 
 def _of(message: bytes, *kinds: type[Any]) -> Any:

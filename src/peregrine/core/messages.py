@@ -7,6 +7,9 @@ position (offset or sequence number), so performing it a second time is recognis
 
 from dataclasses import dataclass
 
+import numpy as np
+import numpy.typing as npt
+
 from peregrine.core.host import Emission
 from peregrine.core.keyspace import KeySet
 from peregrine.core.migrate import Migration
@@ -59,6 +62,17 @@ class FromHost:
     op: OpId
     group: int
     emissions: tuple[Emission, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class FromGroups:
+    """As `FromHost`, of several groups: rows for one operator, and each of these groups has emitted nothing else."""
+
+    place: PlaceId
+    op: OpId
+    groups: tuple[tuple[int, int], ...]  # each with the number of its rows, which lie together
+    offsets: npt.NDArray[np.int64]
+    rows: Rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,7 +189,8 @@ class Together:
 
 
 Command = SetOwner | Begin | Abort | Query | KeepReplicas | StopReplicas | WarmUp | Rehome
-Single = FromSource | FromLink | FromHost | Committed | Ahead | ChunksHere | HandedBack | Attach | Tick | Command
+FromAnyHost = FromHost | FromGroups
+Single = FromSource | FromLink | FromAnyHost | Committed | Ahead | ChunksHere | HandedBack | Attach | Tick | Command
 Event = Single | Together
 
 

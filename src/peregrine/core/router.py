@@ -30,6 +30,8 @@ from peregrine.core.messages import (
     Emitted,
     Event,
     Fetch,
+    FromAnyHost,
+    FromGroups,
     FromHost,
     FromLink,
     FromSource,
@@ -72,6 +74,7 @@ from peregrine.errors import ProtocolError
 from peregrine.types import MigrationId, OpId, PlaceId, SiteId, SourceId, site_of
 
 SAY_AGAIN_MS = 1000
+HAS_ITEMS = FromSource | FromLink | FromAnyHost
 
 Way = None | SiteId | tuple[PlaceId, OpId]  # from a device, from a neighbour, from a host
 
@@ -115,7 +118,7 @@ class Router:
         for each in events:
             self.intake.vet(each)
         self._effects = []
-        for has_items, run in groupby(events, lambda each: isinstance(each, FromSource | FromLink | FromHost)):
+        for has_items, run in groupby(events, lambda each: isinstance(each, HAS_ITEMS)):
             if has_items:
                 for way, item in gathered(entered for each in run for entered in self._enter(each)):
                     self._go_on(way, item)
@@ -143,6 +146,10 @@ class Router:
             case FromHost(place, op):
                 for output in self.intake.from_host(event):
                     yield (place, op), output
+            case FromGroups(place, op):
+                rows = self.intake.from_groups(event)
+                if rows is not None:
+                    yield (place, op), rows
 
     def _go_on(self, way: Way, item: Item) -> None:
         if isinstance(way, tuple) and isinstance(item, Rows | Clock):

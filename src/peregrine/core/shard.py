@@ -11,9 +11,8 @@ from typing import NamedTuple
 import msgspec
 
 from peregrine.core.chunks import split_names
-from peregrine.core.host import GroupEntry
+from peregrine.core.host import GroupEntry, Output
 from peregrine.core.large import Spill
-from peregrine.core.messages import FromHost
 from peregrine.core.rows import Entry, RestoreKeys
 
 
@@ -52,7 +51,7 @@ _decoder = msgspec.msgpack.Decoder(Shard | dict[int, bytes])
 
 
 class Applied(NamedTuple):
-    output: FromHost | None
+    outputs: list[Output]
     after: bytes
     spill: Spill | None
 
@@ -79,11 +78,11 @@ class Unit:
         self._changed: dict[int, int] = {}  # group -> offset of the last entry for it
         self._apply = apply
 
-    def apply(self, group: int, entries: Sequence[tuple[int, GroupEntry]]) -> FromHost | None:
+    def apply(self, group: int, entries: Sequence[tuple[int, GroupEntry]]) -> list[Output]:
         applied = self._apply(group, self._shard.groups.get(group, b""), entries)
         self._shard.put(group, applied.after, applied.refs)
         self._changed[group] = entries[-1][0]
-        return applied.output
+        return applied.outputs
 
     def take(self, held: int) -> Shard:
         """What has changed since the committed state, which holds up to there; a group that is empty has gone."""

@@ -12,6 +12,7 @@ from peregrine.core.messages import (
     Begin,
     Committed,
     Event,
+    FromGroups,
     FromHost,
     FromLink,
     KeepReplicas,
@@ -31,7 +32,7 @@ def admit(router: Router, event: Event) -> None:
         case FromLink(neighbour, session=session):
             known_neighbour(router, neighbour, session)
             router.intake.vet(event)
-        case FromHost(place, op):
+        case FromHost(place, op) | FromGroups(place, op):
             _place_here(router, place)
             _operator(router, op, None)
         case Committed(place, offset) | Ahead(place, offset):

@@ -8,9 +8,10 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
-from peregrine.core.host import GroupEntry, apply, by_group
+from peregrine.core.handover import handovers
+from peregrine.core.host import GroupEntry, Output, by_group, work_off
 from peregrine.core.large import Spill
-from peregrine.core.messages import Ahead, FromHost
+from peregrine.core.messages import Ahead
 from peregrine.core.rows import length
 from peregrine.core.shard import Applied, Shard, Unit, is_awaited
 from peregrine.errors import MissingChunk
@@ -46,9 +47,9 @@ class Process:
     def _apply(self, op: OpId, group: int, before: bytes, entries: Sequence[tuple[int, GroupEntry]]) -> Applied:
         host = self._host
         spill = Spill(host.chunks, host.sizes)
-        emissions, after = apply(host.operators[op], before, entries, host.chunk_bytes, spill)
+        outputs, after = work_off(host.operators[op], before, entries, host.chunk_bytes, spill)
         host.touch(spill.needed)
-        return Applied(FromHost(host.place, op, group, tuple(emissions)) if emissions else None, after, spill)
+        return Applied(outputs, after, spill)
 
     def wake(self) -> None:
         host = self._host
@@ -64,16 +65,16 @@ class Process:
         end = entries[-1][0] + length(entries[-1][1])
         parts = list(by_group(entries, host.groups).items())
         rng.shuffle(parts)
-        outputs: list[FromHost] = []
+        of_groups: dict[OpId, list[tuple[int, list[Output]]]] = {}
         try:
             for (op, group), part in parts:
                 fresh = [each for each in part if each[0] >= self.unit(op).upto]
-                output = self.unit(op).apply(group, fresh) if fresh else None
-                if output is not None:
-                    outputs.append(output)
+                if fresh:
+                    of_groups.setdefault(op, []).append((group, self.unit(op).apply(group, fresh)))
         except MissingChunk:  # it was too slow, and others have gone on: the committed state has all that it needs
             self.running = False
             return
+        outputs = [event for op, mine in of_groups.items() for event in handovers(host.place, op, mine)]
         waiting = set(range(len(outputs)))
         self.handing_over = True
 

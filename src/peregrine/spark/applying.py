@@ -10,7 +10,6 @@ from pathlib import Path
 
 from peregrine.core.host import GroupEntry
 from peregrine.core.large import Sizes, Spill
-from peregrine.core.messages import FromHost
 from peregrine.core.shard import Applied, Shard
 from peregrine.net.chunk_collector import keep, write_down
 from peregrine.net.chunk_files import ChunkFiles
@@ -41,15 +40,14 @@ class Applier:
         chunks = self._chunks(place)
         spill = None if chunks is None else Spill(chunks, self.sizes, pages=pages())
         operator = operator_of(self.registry, op)
-        emissions, after = apply_guarded(operator, place, op, before, entries, self.chunk_bytes, spill)
+        outputs, after = apply_guarded(operator, place, op, before, entries, self.chunk_bytes, spill)
         if chunks is not None and spill is not None:
             if self.ahead:
                 chunks.claim_all(sorted(spill.needed - spill.before))
                 chunks.sync()
             else:
                 write_down(chunks, place, op, group, entries[0][0], spill)  # before anything can be committed
-        # All of a group in one event: what has one offset must not come in two.
-        return Applied(FromHost(place, op, group, tuple(emissions)) if emissions else None, after, spill)
+        return Applied(outputs, after, spill)
 
     def keep(self, place: PlaceId, op: OpId, committed: Shard, taken: Shard) -> None:
         """Before what a continuous host has done is committed: what that needs, and what is committed now."""

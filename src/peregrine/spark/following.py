@@ -14,8 +14,9 @@ from pathlib import Path
 import msgspec
 
 from peregrine.core import wire
-from peregrine.core.host import by_group
-from peregrine.core.messages import Ahead, FromHost
+from peregrine.core.handover import handovers
+from peregrine.core.host import Output, by_group
+from peregrine.core.messages import Ahead, FromAnyHost
 from peregrine.core.rows import Entry, length
 from peregrine.core.shard import Shard, Unit, is_awaited
 from peregrine.errors import PeregrineError, TransportError, Unauthorized
@@ -125,22 +126,25 @@ class Following:
         with self._stir:
             if self._round != round:
                 return
-            outputs: list[FromHost] = []
+            outputs: dict[OpId, list[tuple[int, list[Output]]]] = {}
             all_here = True
             for (op, group), mine in by_group(entries, groups).items():
                 unit = self._units.get((op, group % self._shards))
                 all_here &= unit is not None
                 fresh = [] if unit is None else [each for each in mine if each[0] >= unit.upto]
-                output = unit.apply(group, fresh) if unit is not None and fresh else None
-                if output is not None:
-                    outputs.append(output)
+                if unit is not None and fresh:
+                    outputs.setdefault(op, []).append((group, unit.apply(group, fresh)))
             end = entries[-1][0] + length(entries[-1][1])
             if is_awaited(entries):
                 self._awaited_until_s = time.monotonic() + AWAITED_S
             awaited = all_here and time.monotonic() <= self._awaited_until_s
-            told = [Ahead(self._place, end)] if awaited else []
-            if outputs or told:
-                patiently(lambda: offer_all(router, [*outputs, *told]), self._patience_s)
+            told: list[FromAnyHost | Ahead] = []
+            for op, of_groups in outputs.items():
+                told += handovers(self._place, op, of_groups)
+            if awaited:
+                told.append(Ahead(self._place, end))
+            if told:
+                patiently(lambda: offer_all(router, told), self._patience_s)
             self._position = end
             for unit in self._units.values():
                 unit.upto = max(unit.upto, self._position)

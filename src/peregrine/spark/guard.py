@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from peregrine.core.host import Emission, GroupEntry, Part, apply
+from peregrine.core.host import GroupEntry, Output, Part, work_off
 from peregrine.core.large import Sealer, Spill, unseal
 from peregrine.core.operator import Marks, Operator, Out, beside_windows, timing_of, with_windows
 from peregrine.core.rows import Row
@@ -51,15 +51,15 @@ def apply_guarded(
     entries: Sequence[tuple[int, GroupEntry]],
     chunk_bytes: int,
     spill: Spill | None = None,
-) -> tuple[list[Emission], bytes]:
-    """As `core.host.apply`, for operators of users."""
+) -> tuple[list[Output], bytes]:
+    """As `core.host.work_off`, for operators of users."""
     try:
-        return apply(operator, state, entries, chunk_bytes, spill)
+        return work_off(operator, state, entries, chunk_bytes, spill)
     except (MemoryError, StorageError):
         raise
     except Exception:  # whatever an operator may raise; what is not its fault raises again below
         guard = Guard(operator, place, op, spill)
-        return apply(guard, state, guard.watch(entries), chunk_bytes, spill)
+        return work_off(guard, state, guard.watch(entries), chunk_bytes, spill)
 
 
 class Guard:

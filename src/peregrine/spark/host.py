@@ -24,10 +24,10 @@ import numpy as np
 from pyspark.sql.streaming.state import GroupState, GroupStateTimeout
 from pyspark.sql.types import BinaryType, LongType, StructField, StructType
 
-from peregrine.core.host import GroupEntry
+from peregrine.core.handover import handovers
+from peregrine.core.host import GroupEntry, Output
 from peregrine.core.host import Part as RowsPart
 from peregrine.core.large import SIZES, Sizes
-from peregrine.core.messages import FromHost
 from peregrine.core.shard import Shard
 from peregrine.core.slices import entries_of
 from peregrine.core.state import CHUNK_BYTES
@@ -128,18 +128,18 @@ def shard_function(config: HostConfig) -> ShardFunction:
     applier, attaching = config.applier(), config.attaching()
 
     def apply_all(place: PlaceId, op: OpId, shard: Shard, slices: dict[int, list[Part]]) -> None:
-        outputs: list[FromHost] = []
+        outputs: list[tuple[int, list[Output]]] = []
         for group, mine in sorted(slices.items()):
             entries = list(after(entries_of(mine), shard.upto))
             if not entries:
                 continue
             applied = applier.apply(place, op, group, shard.groups.get(group, b""), entries)
-            if applied.output is not None:
-                outputs.append(applied.output)
+            outputs.append((group, applied.outputs))
             shard.put(group, applied.after, applied.refs)
-        if outputs:
+        told = handovers(place, op, outputs)
+        if told:
             router = client(served_by(served)[place].address, token_file)
-            patiently(lambda: offer_all(router, outputs), patience_s)
+            patiently(lambda: offer_all(router, told), patience_s)
 
     def take(place: PlaceId, op: OpId, number: int, shard: Shard, slices: list[Part]) -> bool:
         """What a continuous host has made of the log; has anything changed?"""

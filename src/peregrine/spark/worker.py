@@ -12,7 +12,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TypeVar
 
-from peregrine.core.messages import Ahead, FromHost
+from peregrine.core.messages import Ahead, FromAnyHost
 from peregrine.core.pages import PageCache
 from peregrine.errors import PeregrineError, TransportError, Unauthorized
 from peregrine.net.client import RouterClient
@@ -53,7 +53,7 @@ def _pages_of(thread: int) -> PageCache:
     return PageCache(_PAGES_BYTES)
 
 
-def offer_all(router: RouterClient, outputs: Sequence[FromHost | Ahead]) -> None:
+def offer_all(router: RouterClient, outputs: Sequence[FromAnyHost | Ahead]) -> None:
     """Returns when the router has all of them."""
     for answer in router.offer_all(outputs):
         if isinstance(answer, PeregrineError):

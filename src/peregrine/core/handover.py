@@ -1,0 +1,33 @@
+"""What a runner hands to its router for the groups that it has worked off together.
+
+Most groups emit rows for one operator and nothing else. Those of all such groups become one batch: with a handful of
+rows for each group, making, writing and reading batches is most of what outputs cost.
+"""
+
+from collections.abc import Iterable
+
+from peregrine.core.host import Output, Outs, batched
+from peregrine.core.messages import FromGroups, FromHost
+from peregrine.core.rows import Rows
+from peregrine.types import MigrationId, OpId, PlaceId
+
+
+def handovers(place: PlaceId, op: OpId, of_groups: Iterable[tuple[int, list[Output]]]) -> list[FromHost | FromGroups]:
+    """All of a group is in one event: what has one offset must not come in two."""
+    events: list[FromHost | FromGroups] = []
+    plain: dict[tuple[OpId, MigrationId | None], list[tuple[int, Outs]]] = {}
+    for group, outputs in of_groups:
+        match outputs:
+            case []:
+                pass
+            case [Outs() as only]:
+                plain.setdefault((only.op, only.gate), []).append((group, only))
+            case _:
+                emissions = tuple(batched(each) if isinstance(each, Outs) else each for each in outputs)
+                events.append(FromHost(place, op, group, emissions))
+    for (to, gate), outs in plain.items():
+        together = batched(Outs(to, gate, [row for _, each in outs for row in each.rows]))
+        assert isinstance(together.item, Rows)
+        groups = tuple((group, len(each.rows)) for group, each in outs)
+        events.append(FromGroups(place, op, groups, together.offsets, together.item))
+    return events
