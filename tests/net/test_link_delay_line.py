@@ -3,7 +3,7 @@
 import random
 
 from peregrine.core.topology import Link
-from peregrine.net.delay_line import CALL_BYTES, LEAST_TIMEOUT_S, WINDOW_BYTES, DelayLine, Frame
+from peregrine.net.delay_line import CALL_BYTES, LEAST_TIMEOUT_S, QUICK_CALL_S, WINDOW_BYTES, DelayLine, Frame
 from peregrine.net.protocol import Neighbour
 
 
@@ -28,9 +28,11 @@ def test_frames_that_are_due_arrive_together_and_in_order() -> None:
 
 def test_where_calls_take_long_frames_wait_for_others_but_not_longer_than_half_the_latency() -> None:
     slow = line(latency_ms=40.0)
-    slow.calls_take(0.005)
+    slow.calls_take(QUICK_CALL_S)
     for seq in range(3):
         slow.put(frame(seq), now_s=seq * 0.004)
+    assert slow.next_s == 0.04
+    slow.calls_take(QUICK_CALL_S + 0.005)
     assert slow.next_s == 0.05 and slow.arrived(0.0499) is None
     assert slow.arrived(0.05) == Frame(0, [b"0", b"1", b"2"], 300)
     slow.calls_take(1.0)

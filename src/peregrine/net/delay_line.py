@@ -16,7 +16,8 @@ WINDOW_BYTES = 8 << 20
 CALL_BYTES = 2 << 20  # of frames that are due, in one call: the other side answers nobody else meanwhile
 LEAST_TIMEOUT_S = 0.02
 TOGETHER = 0.05  # frames that arrive within this share of the latency arrive together: a call costs a millisecond
-CALLS_TO_HOLD = 2  # frames wait for others so many times as long as a call takes: if that is long, somebody is busy
+QUICK_CALL_S = 0.005  # a call that takes no longer says nothing: there is always something else to do
+CALLS_TO_HOLD = 2  # if it does, somebody is busy: frames wait for others so many times as long as it takes longer
 
 
 class Frame(NamedTuple):
@@ -65,7 +66,7 @@ class DelayLine:
 
     def calls_take(self, call_s: float) -> None:
         """How long it takes to hand over a frame, lately."""
-        self._hold_s = min(CALLS_TO_HOLD * call_s, self.latency_s / 2)
+        self._hold_s = min(CALLS_TO_HOLD * max(call_s - QUICK_CALL_S, 0.0), self.latency_s / 2)
 
     def arrived(self, now_s: float) -> Frame | None:
         """The frames that have arrived by now, if any, and those close behind them, joined into one."""
