@@ -63,7 +63,7 @@ class Emission:
 @dataclass(frozen=True, slots=True)
 class Outs:
     """Rows that a group emits for one operator, each with its input offset and when its cause was created: before they
-    are columns, so that those of many groups can become one batch (core/handover.py).
+    are columns, so that those of many groups can become one batch (core/outgoing.py).
     """
 
     op: OpId

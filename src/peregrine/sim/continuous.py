@@ -8,10 +8,10 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
-from peregrine.core.handover import handovers
 from peregrine.core.host import GroupEntry, Output, by_group, work_off
 from peregrine.core.large import Spill
 from peregrine.core.messages import Ahead
+from peregrine.core.outgoing import outgoing
 from peregrine.core.rows import length
 from peregrine.core.shard import Applied, Shard, Unit, is_awaited
 from peregrine.errors import MissingChunk
@@ -74,7 +74,7 @@ class Process:
         except MissingChunk:  # it was too slow, and others have gone on: the committed state has all that it needs
             self.running = False
             return
-        outputs = [event for op, mine in of_groups.items() for event in handovers(host.place, op, mine)]
+        outputs = [event for op, mine in of_groups.items() for event in outgoing(host.place, op, mine)]
         waiting = set(range(len(outputs)))
         self.handing_over = True
 

@@ -14,9 +14,9 @@ from pathlib import Path
 import msgspec
 
 from peregrine.core import wire
-from peregrine.core.handover import handovers
 from peregrine.core.host import Output, by_group
 from peregrine.core.messages import Ahead, FromAnyHost
+from peregrine.core.outgoing import outgoing
 from peregrine.core.rows import Entry, length
 from peregrine.core.shard import Shard, Unit, is_awaited
 from peregrine.errors import PeregrineError, TransportError, Unauthorized
@@ -140,7 +140,7 @@ class Following:
             awaited = all_here and time.monotonic() <= self._awaited_until_s
             told: list[FromAnyHost | Ahead] = []
             for op, of_groups in outputs.items():
-                told += handovers(self._place, op, of_groups)
+                told += outgoing(self._place, op, of_groups)
             if awaited:
                 told.append(Ahead(self._place, end))
             if told:

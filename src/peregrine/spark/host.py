@@ -24,10 +24,10 @@ import numpy as np
 from pyspark.sql.streaming.state import GroupState, GroupStateTimeout
 from pyspark.sql.types import BinaryType, LongType, StructField, StructType
 
-from peregrine.core.handover import handovers
 from peregrine.core.host import GroupEntry, Output
 from peregrine.core.host import Part as RowsPart
 from peregrine.core.large import SIZES, Sizes
+from peregrine.core.outgoing import outgoing
 from peregrine.core.shard import Shard
 from peregrine.core.slices import entries_of
 from peregrine.core.state import CHUNK_BYTES
@@ -136,7 +136,7 @@ def shard_function(config: HostConfig) -> ShardFunction:
             applied = applier.apply(place, op, group, shard.groups.get(group, b""), entries)
             outputs.append((group, applied.outputs))
             shard.put(group, applied.after, applied.refs)
-        told = handovers(place, op, outputs)
+        told = outgoing(place, op, outputs)
         if told:
             router = client(served_by(served)[place].address, token_file)
             patiently(lambda: offer_all(router, told), patience_s)

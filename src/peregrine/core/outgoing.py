@@ -12,7 +12,7 @@ from peregrine.core.rows import Rows
 from peregrine.types import MigrationId, OpId, PlaceId
 
 
-def handovers(place: PlaceId, op: OpId, of_groups: Iterable[tuple[int, list[Output]]]) -> list[FromHost | FromGroups]:
+def outgoing(place: PlaceId, op: OpId, of_groups: Iterable[tuple[int, list[Output]]]) -> list[FromHost | FromGroups]:
     """All of a group is in one event: what has one offset must not come in two."""
     events: list[FromHost | FromGroups] = []
     plain: dict[tuple[OpId, MigrationId | None], list[tuple[int, Outs]]] = {}
