@@ -9,6 +9,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Mapping
+from concurrent.futures import Future
 from functools import partial
 from pathlib import Path
 
@@ -252,15 +253,17 @@ class Device:
             site, nth, attached = self._source.site, self._source.moves, self._attached
             if attached and not self._source.backlog_rows:
                 return False
+            has_rows = self._source.backlog_rows > 0
         client = self._connected(site)
-        if not attached:
-            self._offer(client, Attach(self._source.id, nth))
-            with self._stir:
+        # The first rows go with the word that it has come: they have waited long enough.
+        comes = None if attached else self._hand(client, Attach(self._source.id, nth))
+        acked = self._offer_batch(client, nth) if has_rows else None
+        if comes is not None:
+            comes.result()
+        with self._stir:
+            if comes is not None:
                 self._attached = self._attached or nth == self._source.moves
                 self._stir.notify_all()
-            return True
-        acked = self._offer_batch(client, nth)
-        with self._stir:
             if nth == self._source.moves and acked is not None:
                 self._take(_Acked(acked))
                 self._cut_journal()
@@ -282,7 +285,15 @@ class Device:
             return self._source.batch() if nth == self._source.moves else None
 
     def _offer(self, client: RouterClient, event: Single) -> int | None:
-        return client.offer(event) if self._uplinks is None else self._uplinks.offer(client, lambda: event)
+        return self._hand(client, event).result()
+
+    def _hand(self, client: RouterClient, event: Single) -> "Future[int | None]":
+        """With an uplink it goes together with what is offered next."""
+        if self._uplinks is not None:
+            return self._uplinks.hand(client, lambda: event)
+        done: Future[int | None] = Future()
+        done.set_result(client.offer(event))
+        return done
 
     def _cut_journal(self) -> None:
         if self._journal is None or self._directory is None or self._journal_bytes < SNAPSHOT_BYTES:

@@ -51,14 +51,17 @@ class Uplinks:
         """As `RouterClient.offer`, together with what others offer to the same router at this time. None, if there was
         nothing to offer by then.
         """
+        return self.hand(client, make).result()
+
+    def hand(self, client: RouterClient, make: Make) -> "Future[int | None]":
+        """As `offer`, without waiting for it."""
         with self._lock:
             if self._closed:
                 raise Unreachable("the uplinks of this process are closed", "make new ones")
             uplink = self._uplinks.get(client)
             if uplink is None:
                 uplink = self._uplinks[client] = Uplink(client, self._linger_s)
-            answer = uplink.put(make)
-        return answer.result()
+            return uplink.put(make)
 
     def close(self) -> None:
         """What was offered is still sent, and answered."""
