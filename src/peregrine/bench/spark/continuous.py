@@ -19,9 +19,8 @@ from peregrine.bench.spark.experiment import Experiment, Found, Scale, proved
 from peregrine.bench.spark.figures import Figure, at_least, at_most, ratio
 from peregrine.bench.spark.moves import median_of
 from peregrine.bench.spark.stream import LINK, ROWS_PER_S
-from peregrine.types import Runner
+from peregrine.config import RUNNERS
 
-RUNNERS: tuple[Runner, ...] = ("microbatch", "continuous")
 KEYS = 10
 
 
