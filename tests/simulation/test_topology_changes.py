@@ -37,7 +37,7 @@ def test_fixed_seeds_have_no_violation(start: int) -> None:
     assert sum(each.rehomed for each in found) >= CHUNK, "hardly any site has changed its parent"
 
 
-@pytest.mark.parametrize("seed", [50079, 51478, 51951, 61846])
+@pytest.mark.parametrize("seed", [50079, 51478, 51951, 61846, 100352])
 def test_seeds_that_once_found_something_have_no_violation(seed: int) -> None:
     without_violation(range(seed, seed + 1))
 

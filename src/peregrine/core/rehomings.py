@@ -114,6 +114,7 @@ class Rehomings:
         self.approaches: dict[int, Approach] = {}
         self.homeless: list[Item] = []  # what wants to go up from a site that has no parent (yet, or any more)
         self._left: dict[SiteId, int] = {}  # parents that it left for none, and the session that was not ended
+        self._joined: dict[SiteId, int] = {}  # sites that have come by here -> the last rehoming that brought them
         self._over: OrderedDict[MigrationId, None] = OrderedDict()  # the word of whose gates has passed here
 
     # --- C ---
@@ -241,6 +242,7 @@ class Rehomings:
     def _on_join(self, join: Join, via: SiteId | None) -> None:
         router, rehoming = self._router, join.rehoming
         assert via is not None
+        self._joined.update(dict.fromkeys(join.sites, rehoming.number))
         if rehoming.source is None:  # nothing was ever sent to it or by it
             router.ways.below.update(dict.fromkeys(join.sites, via))
             if join.dest == router.site:
@@ -527,10 +529,12 @@ class Rehomings:
     # --- sites that are gone ---
 
     def _on_leave(self, word: Word, via: SiteId | None) -> None:
-        """It may have come back by another way meanwhile: that is what holds then."""
-        ways = self._router.ways
-        if via is not None and ways.below.get(word.rehoming.site) == via:
-            del ways.below[word.rehoming.site]
+        """It may have come back by another way meanwhile, alone or below another that has moved: that is what holds."""
+        ways, rehoming = self._router.ways, word.rehoming
+        if rehoming.number < self._joined.get(rehoming.site, 0):
+            return
+        if via is not None and ways.below.get(rehoming.site) == via:
+            del ways.below[rehoming.site]
             if ways.parent is not None:
                 self._router.up(word)
 
