@@ -10,7 +10,7 @@ from pyspark_operators import Picky
 from harness import OP, SINK, keys, row
 from peregrine.core.big_map import BigMap
 from peregrine.core.chunks import MemoryChunks
-from peregrine.core.host import Emission, GroupEntry, Outs, Part, apply, batched
+from peregrine.core.host import Emission, GroupEntry, Part, apply, emissions_of
 from peregrine.core.keyspace import KeySet
 from peregrine.core.large import Sizes, Spill
 from peregrine.core.operator import Marks, Out
@@ -29,7 +29,7 @@ def entries(*seqs: int, muted: bool = False) -> list[tuple[int, GroupEntry]]:
 
 def run(operator: Any, given: list[tuple[int, GroupEntry]], state: bytes = b"") -> tuple[list[Emission], bytes]:
     outputs, after = apply_guarded(operator, PLACE, OP, state, given, 1 << 16)
-    return [batched(each) if isinstance(each, Outs) else each for each in outputs], after
+    return emissions_of(outputs), after
 
 
 def results(emissions: list[Emission]) -> list[bytes]:

@@ -85,6 +85,10 @@ def batched(outs: Outs) -> Emission:
     return Emission(offsets, Rows(outs.op, batch, gate=outs.gate))
 
 
+def emissions_of(outputs: Iterable[Output]) -> list[Emission]:
+    return [batched(each) if isinstance(each, Outs) else each for each in outputs]
+
+
 @dataclass(frozen=True, slots=True)
 class Part:
     """Rows of a group, each with its offset, that came with the same flags."""
@@ -132,7 +136,7 @@ def apply(
 ) -> tuple[list[Emission], bytes]:
     """Apply a group's entries in log order."""
     outputs, after = work_off(operator, state, entries, chunk_bytes, spill)
-    return [batched(each) if isinstance(each, Outs) else each for each in outputs], after
+    return emissions_of(outputs), after
 
 
 def work_off(

@@ -6,15 +6,15 @@ rows for each group, making, writing and reading batches is most of what outputs
 
 from collections.abc import Iterable
 
-from peregrine.core.host import Output, Outs, batched
-from peregrine.core.messages import FromGroups, FromHost
+from peregrine.core.host import Output, Outs, batched, emissions_of
+from peregrine.core.messages import FromAnyHost, FromGroups, FromHost
 from peregrine.core.rows import Rows
 from peregrine.types import MigrationId, OpId, PlaceId
 
 
-def outgoing(place: PlaceId, op: OpId, of_groups: Iterable[tuple[int, list[Output]]]) -> list[FromHost | FromGroups]:
+def outgoing(place: PlaceId, op: OpId, of_groups: Iterable[tuple[int, list[Output]]]) -> list[FromAnyHost]:
     """All of a group is in one event: what has one offset must not come in two."""
-    events: list[FromHost | FromGroups] = []
+    events: list[FromAnyHost] = []
     plain: dict[tuple[OpId, MigrationId | None], list[tuple[int, Outs]]] = {}
     for group, outputs in of_groups:
         match outputs:
@@ -23,8 +23,7 @@ def outgoing(place: PlaceId, op: OpId, of_groups: Iterable[tuple[int, list[Outpu
             case [Outs() as only]:
                 plain.setdefault((only.op, only.gate), []).append((group, only))
             case _:
-                emissions = tuple(batched(each) if isinstance(each, Outs) else each for each in outputs)
-                events.append(FromHost(place, op, group, emissions))
+                events.append(FromHost(place, op, group, tuple(emissions_of(outputs))))
     for (to, gate), outs in plain.items():
         together = batched(Outs(to, gate, [row for _, each in outs for row in each.rows]))
         assert isinstance(together.item, Rows)
