@@ -10,7 +10,7 @@ import pytest
 from real_sites import OP, OPERATORS, payload
 
 from peregrine.core import wire
-from peregrine.core.messages import Append, Effect, FromSource, Rehome
+from peregrine.core.messages import Append, Committed, Effect, FromSource, Rehome
 from peregrine.core.rehoming import Fenced, Rehoming
 from peregrine.core.rows import UNCHAINED, Row, Rows, batch_of
 from peregrine.core.topology import Link, Topology
@@ -181,3 +181,14 @@ def test_a_snapshot_that_was_not_finished_does_not_count(tmp_path: Path) -> None
     with pytest.raises(StorageError, match="checksum") as caught:
         snapshots.load(tmp_path)
     assert not isinstance(caught.value, CorruptLog)
+
+
+def test_what_is_left_for_the_next_one_is_in_the_journal_with_it(reopen: Open) -> None:
+    stepper = reopen()
+    stepper.offer(rows(0, 5))
+    before = stepper.store.journal.end
+    stepper.leave(Committed(AT_CLOUD, 5))
+    assert stepper.store.journal.end == before, "a commit alone is not worth a write"
+    stepper.offer(rows(5, 5))
+    assert stepper.machine.commits[AT_CLOUD] == 5
+    assert reopen().machine.commits[AT_CLOUD] == 5

@@ -275,6 +275,11 @@ class Legs:
             self.happen(leg, leg.then)
 
     @property
+    def waits_for_hosts(self) -> bool:
+        """Does a migration go on as soon as a host has applied more?"""
+        return any(leg.catch_up_to is not None and not leg.caught_up for leg in self.book)
+
+    @property
     def waits_for_time(self) -> bool:
         return self.replicating.keeps_any or any(leg.unripe for leg in self.book)
 

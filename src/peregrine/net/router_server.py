@@ -175,13 +175,13 @@ class RouterServer(flight.FlightServerBase):  # type: ignore[misc]
         return answers
 
     def _advance(self, committed: dict[PlaceId, int], wait_s: float) -> tuple[dict[PlaceId, int], list[PlaceId]]:
-        """Not waited for: a commit that a crash forgets is told again with the next question."""
+        """A commit is written with what comes next: one that a crash forgets is told again with the next question."""
         hosts, machine = self.store.hosts, self.stepper.machine
         for place, offset in committed.items():
             commit = Committed(place, offset)
             admit(machine, commit)
             if offset > machine.commits.get(place, 0):
-                self.stepper.hand(commit)
+                self.stepper.leave(commit)
         if wait_s and all(hosts[place].end <= offset for place, offset in committed.items()):
             self.stepper.wait_until(
                 lambda: any(hosts[place].end > offset for place, offset in committed.items()),

@@ -81,6 +81,7 @@ class Stepper:
         self._stopping = False
         self._closed = False
         self._pressed_until_s = 0.0
+        self._hosts_awaited = False
         self._quiet_until_s = time.monotonic()
         # News are numbered on from the time of the start: a restart never gives a number again.
         self._news: deque[News] = deque(maxlen=NEWS_KEPT)
@@ -126,6 +127,12 @@ class Stepper:
         handed = [Handed(event, raw, None, Future()) for event, raw in events]
         self._hand_over(handed)
         return [each.answer for each in handed]
+
+    def leave(self, event: Single) -> None:
+        """For whoever has the machine next, and at the latest when a tick is due. Nobody hears what became of it."""
+        self._queue.append([Handed(event, journal.encode(event), None, Future())])
+        if self._hosts_awaited:
+            self._stir.set()
 
     def ask(self, question: Callable[[], Any]) -> Any:
         """Evaluated between two events, on the thread that owns the machine."""
@@ -262,6 +269,7 @@ class Stepper:
                     handed.answer.set_exception(_stopping(self.config.site) if _fatal(error) else error)
                 if _fatal(error):
                     raise
+        self._hosts_awaited = self.machine.legs.waits_for_hosts
         if runs:  # those who wait for it have more to do than those who wait for an answer: they get the interpreter
             with self._stepped:
                 self._stepped.notify_all()

@@ -13,9 +13,7 @@ what is durably applied. So this is where the routers are told, without a listen
 
 import json
 import time
-from collections.abc import Iterable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
-from functools import lru_cache
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -26,6 +24,7 @@ from pyspark.sql.types import BinaryType, IntegerType, LongType, StringType, Str
 
 from peregrine.errors import ProtocolError, TransportError, Unauthorized
 from peregrine.net.protocol import SLICE_SCHEMA
+from peregrine.spark.asking import Advanced, Asking, Committed, callers
 from peregrine.spark.epochs import Epochs, Log
 from peregrine.spark.registry import names
 from peregrine.spark.served import CONTINUOUS, Served, served_by
@@ -42,9 +41,8 @@ EPOCH = -1  # stands for a group in what a continuous place has to read
 EPOCHS = "#epochs"  # in an offset: counts the epochs that are not about rows
 LEASE_S = 60.0  # without a task the process of a continuous host ends
 EPOCH_WAIT_S, MIXED_WAIT_S = 0.2, 0.005  # when no epoch is due; where other places want batches
-WAIT_S = 0.1  # for rows, in one call: cheaper than to be asked again and again
 AWAY_S = 0.05
-CALLERS = 4  # threads that ask routers
+AT_ONCE_ROWS = 10_000  # so few are read from all logs at the same time; more would have to fit into memory
 
 Offsets = dict[str, int]
 
@@ -63,9 +61,6 @@ class LogSource(DataSource):
 
     def streamReader(self, schema: StructType) -> "LogReader":
         return LogReader(dict(self.options))
-
-
-Advanced = tuple[dict[PlaceId, int], list[PlaceId]]
 
 
 class Stretch(NamedTuple):
@@ -96,6 +91,11 @@ class LogReader(DataSourceStreamReader):
         self._registry = str(options.get("registry", ""))
         self._epochs = Epochs(float(options.get("epoch_s", 30.0)), int(options.get("epoch_rows", 50_000)))
         self._away_since_s: dict[str, float] = {}
+        self._asking: Asking | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Tasks get a copy, which asks nobody."""
+        return {**self.__dict__, "_asking": None}
 
     def initialOffset(self) -> Offsets:
         return self._initial(served_by(self._served))
@@ -138,26 +138,16 @@ class LogReader(DataSourceStreamReader):
     def _ends(
         self, served: Mapping[PlaceId, Served], start: Offsets, can_wait: bool
     ) -> tuple[dict[PlaceId, int], set[PlaceId]]:
-        """Where the logs end, and those that no process follows. All routers are asked at once: each answer takes a
-        while, and there may be many.
-        """
+        """Where the logs end that have something new, or may have; and those that no process follows."""
         routers: dict[str, dict[PlaceId, int]] = {}
         for place, each in served.items():
             routers.setdefault(each.address, {})[place] = start[place]
-        if len(routers) == 1:
-            answers: Iterable[Advanced] = [
-                self._advance(address, committed, WAIT_S if can_wait else 0.0) for address, committed in routers.items()
-            ]
-        else:
-            answers = _callers().map(self._advance, routers.keys(), routers.values())
-        ends: dict[PlaceId, int] = {}
-        left: set[PlaceId] = set()
-        for some, nobodys in answers:
-            ends |= some
-            left |= set(nobodys)
-        return ends, left
+        if self._asking is None:
+            self._asking = Asking(self._advance)
+        ends, left = self._asking.advance(routers, can_wait)
+        return ends, set(left)
 
-    def _advance(self, address: str, committed: dict[PlaceId, int], wait_s: float = 0.0) -> Advanced:
+    def _advance(self, address: str, committed: Committed, wait_s: float) -> Advanced:
         """A router that is away has nothing new: the others need not wait for it, unless it stays away."""
         try:
             found = client(address, self._token_file).advance(committed, wait_s)
@@ -186,14 +176,12 @@ class LogReader(DataSourceStreamReader):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         freeze_heap()
         assert isinstance(partition, Stretches)
-        for stretch in partition.stretches:
-            if stretch.continuous:
-                yield self._epoch(stretch)
-                continue
-            for table in self._read_stretch(stretch):
-                shard = pa.array(table.column("group").to_numpy() % self._shards, pa.int32())
-                sharded = table.append_column(_SHARD, shard)
-                yield from sharded.select(ARROW.names).combine_chunks().to_batches()
+        yield from (self._epoch(stretch) for stretch in partition.stretches if stretch.continuous)
+        stretches = [stretch for stretch in partition.stretches if not stretch.continuous]
+        for table in self._read_all(stretches):
+            shard = pa.array(table.column("group").to_numpy() % self._shards, pa.int32())
+            sharded = table.append_column(_SHARD, shard)
+            yield from sharded.select(ARROW.names).combine_chunks().to_batches()
 
     def _epoch(self, stretch: Stretch) -> pa.RecordBatch:
         """For each shard of a place the word that it is to be taken; its rows do not come by Spark."""
@@ -204,6 +192,14 @@ class LogReader(DataSourceStreamReader):
             *([stretch.start] * len(shards), [upto] * len(shards), [b""] * len(shards), [at for _, at in shards]),
         )
         return pa.record_batch([pa.array(*of) for of in zip(columns, ARROW.types, strict=True)], ARROW)
+
+    def _read_all(self, stretches: list[Stretch]) -> Iterator[pa.Table]:
+        if len(stretches) == 1 or sum(each.end - each.start for each in stretches) > AT_ONCE_ROWS:
+            for stretch in stretches:
+                yield from self._read_stretch(stretch)
+        else:
+            for tables in callers().map(lambda each: list(self._read_stretch(each)), stretches):
+                yield from tables
 
     def _read_stretch(self, stretch: Stretch) -> Iterator[pa.Table]:
         at = stretch.start
@@ -216,12 +212,6 @@ class LogReader(DataSourceStreamReader):
     def _read_log(self, place: PlaceId, address: str, offset: int, max_rows: int) -> tuple[pa.Table, int]:
         router = client(address, self._token_file)
         return patiently(lambda: router.read_log(place, offset, max_rows), self._patience_s)
-
-
-@lru_cache(maxsize=1)
-def _callers() -> ThreadPoolExecutor:
-    """Of this process; a reader is sent to others."""
-    return ThreadPoolExecutor(CALLERS, "router")
 
 
 def _check(stretch: Stretch, at: int, table: pa.Table, after: int) -> None:
