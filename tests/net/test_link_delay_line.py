@@ -33,11 +33,20 @@ def test_where_calls_take_long_frames_wait_for_others_but_not_longer_than_half_t
         slow.put(frame(seq), now_s=seq * 0.004)
     assert slow.next_s == 0.04
     slow.calls_take(QUICK_CALL_S + 0.005)
-    assert slow.next_s == 0.05 and slow.arrived(0.0499) is None
-    assert slow.arrived(0.05) == Frame(0, [b"0", b"1", b"2"], 300)
+    assert slow.next_s == 0.048 and slow.arrived(0.0479) is None
+    assert slow.arrived(0.048) == Frame(0, [b"0", b"1", b"2"], 300)
     slow.calls_take(1.0)
-    slow.put(frame(3), 0.0)
-    assert slow.arrived(0.0599) is None and slow.arrived(0.0681) == frame(3)
+    for seq, at_s in ((3, 0.1), (4, 0.119), (5, 0.130)):
+        slow.put(frame(seq), at_s)
+    assert slow.arrived(0.1589) is None and slow.arrived(0.159) == Frame(3, [b"3", b"4"], 200)
+
+
+def test_a_frame_that_no_other_follows_soon_waits_for_nobody_also_where_calls_take_long() -> None:
+    slow = line(latency_ms=40.0)
+    slow.calls_take(1.0)
+    slow.put(frame(0), 0.0)
+    slow.put(frame(1), 0.021)
+    assert slow.next_s == 0.04 and slow.arrived(0.04) == frame(0)
 
 
 def test_one_call_takes_no_more_than_the_other_side_can_do_at_once() -> None:

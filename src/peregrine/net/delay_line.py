@@ -8,6 +8,7 @@ late but not lost: each tells all up to a number, so the next one makes good for
 import math
 import random
 from collections import deque
+from itertools import takewhile
 from typing import NamedTuple
 
 from peregrine.net.protocol import Neighbour
@@ -38,7 +39,7 @@ class DelayLine:
         self._window_bytes = WINDOW_BYTES + int(on_its_way)
         self._unacked_bytes = 0
         self._free_at_s = 0.0  # when the last frame has left
-        self._hold_s = 0.0  # how long a frame that has arrived waits for others
+        self._hold_s = 0.0  # how long a frame that has arrived waits for others, if there are any
         self._coming: deque[tuple[float, Frame]] = deque()
         self._answers: deque[tuple[float, int, int]] = deque()  # when, last number, bytes
 
@@ -49,8 +50,16 @@ class DelayLine:
     @property
     def next_s(self) -> float:
         """When something is to be done at either end."""
-        coming_s = self._coming[0][0] + self._hold_s if self._coming else math.inf
-        return min(coming_s, self._answers[0][0] if self._answers else math.inf)
+        return min(self._handed_over_s, self._answers[0][0] if self._answers else math.inf)
+
+    @property
+    def _handed_over_s(self) -> float:
+        """When the first frame is: with the last of those that it waits for. They are on their way, so it is known."""
+        if not self._coming:
+            return math.inf
+        until_s = self._coming[0][0] + self._hold_s
+        *_, last_s = takewhile(lambda due_s: due_s <= until_s, (due_s for due_s, _ in self._coming))
+        return last_s
 
     def put(self, frame: Frame, now_s: float) -> None:
         takes_s = frame.size / self._bytes_per_s
@@ -70,7 +79,7 @@ class DelayLine:
 
     def arrived(self, now_s: float) -> Frame | None:
         """The frames that have arrived by now, if any, and those close behind them, joined into one."""
-        if not self._coming or self._coming[0][0] + self._hold_s > now_s:
+        if not self._coming or self._handed_over_s > now_s:
             return None
         first_seq, size = self._coming[0][1].first_seq, 0
         messages: list[bytes] = []
