@@ -34,14 +34,6 @@ def test_a_ratio_is_judged_where_it_is_asked_for_or_where_it_is_worst() -> None:
     assert (verdict(found, **RATIO).verdict, verdict(found, **RATIO).value) == (Verdict.FAIL, 4.0)
 
 
-def test_a_hand_over_is_judged_by_a_round_trip_and_a_batch() -> None:
-    rule = {"kind": "batch", "measure": "jitter_ms", "one": "drive", "plus": 80, "at_most": 1}
-    found = [cell("drive", 2, jitter_ms=150.0, trigger_ms=100.0), cell("drive", 3, jitter_ms=180.0, trigger_ms=120.0)]
-    assert verdict(found, **rule).verdict is Verdict.PASS
-    assert verdict(found, **rule).value == 0.9
-    assert verdict([*found, cell("drive", 4, jitter_ms=181.0, trigger_ms=100.0)], **rule).verdict is Verdict.FAIL
-
-
 def test_the_worst_of_a_line_is_judged() -> None:
     rule = {"kind": "most", "measure": "dip", "one": "warm", "at_most": 0.05}
     assert verdict([cell("warm", 1, dip=0.01), cell("cold", 1, dip=0.9)], **rule).verdict is Verdict.PASS

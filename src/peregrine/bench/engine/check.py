@@ -11,7 +11,6 @@ The rules are in `expected.toml`:
     other = "live"          # "growth": of `one` from the first value of the sweep to the last
     at_least = 50           # "goal": `one` over the best of the others, by `weights`, where it is worst
                             # "most": of `measure` of `one`, or of any variant, where it is worst
-                            # "batch": `measure` of `one` over `plus` ms and the time of a batch, where it is worst
                             # "proof": nothing lost, repeated, out of order; "missing": nobody measures it yet
 """
 
@@ -50,7 +49,6 @@ class Rule(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     x: float | None = None
     at_least: float | None = None
     at_most: float | None = None
-    plus: float = 0.0
     weights: dict[str, Annotated[float, msgspec.Meta(gt=0)]] = {}
     why: str = ""  # of "missing"
 
@@ -76,7 +74,7 @@ def load(path: Path = EXPECTED) -> list[Rule]:
     for rule in rules:
         if rule.kind not in _KINDS:
             raise ConfigurationError(f"{path.name}: {rule.name}: kind {rule.kind!r}", f"use {', '.join(_KINDS)}")
-        if rule.kind in ("ratio", "spread", "growth", "goal", "most", "batch") and rule.target is None:
+        if rule.kind in ("ratio", "spread", "growth", "goal", "most") and rule.target is None:
             raise ConfigurationError(f"{path.name}: {rule.name} has no bound", "say at_least or at_most")
     return rules
 
@@ -172,20 +170,6 @@ def _most(rule: Rule, cells: Sequence[Row]) -> Checked:
     return _judged(rule, max(found.values()), ", ".join(f"{name} {value:.2f}" for name, value in found.items()))
 
 
-def _batch(rule: Rule, cells: Sequence[Row]) -> Checked:
-    mine = [cell for cell in cells if (cell["experiment"], cell["variant"]) == (rule.experiment, rule.one)]
-    found = [
-        (_felt(cell, rule.measure) / (cell["trigger_ms"] + rule.plus), cell)
-        for cell in mine
-        if cell[rule.measure] is not None and cell["trigger_ms"]
-    ]
-    if not found:
-        return Checked(rule, Verdict.NOT_RUN)
-    value, cell = max(found, key=lambda each: each[0])
-    told = f"{_digits(_felt(cell, rule.measure))} / {_digits(cell['trigger_ms'])} + {_digits(rule.plus)}"
-    return _judged(rule, value, f"{told}, at {cell['x_label']}")
-
-
 def _missing(rule: Rule, cells: Sequence[Row]) -> Checked:
     return Checked(rule, Verdict.NOT_RUN, told=rule.why)
 
@@ -221,7 +205,6 @@ _KINDS: Mapping[str, Callable[[Rule, Sequence[Row]], Checked]] = {
     "growth": _growth,
     "goal": _goal,
     "most": _most,
-    "batch": _batch,
     "proof": _proof,
     "missing": _missing,
 }

@@ -2,7 +2,8 @@
 
 `drive`: at every edge it stays until its key has come. `pass`: it stays at the last one only, so the key waits above
 them. `ping-pong`: it goes to and fro between two edges before its key could follow, and at last stays at the second.
-What is measured is what the results of the car feel from the first hand-over to the last: the worst of all hand-overs.
+What is measured is what the results of the car feel from the first hand-over to the last. Of a `drive` each hand-over
+is judged by itself as well (`handovers.py`), so there is a little calm before each.
 """
 
 from collections.abc import Iterator
@@ -13,6 +14,7 @@ from typing import Any
 from peregrine import Link, Topology
 from peregrine.bench.engine import traffic as links
 from peregrine.bench.engine.definition import Cell, Setting
+from peregrine.bench.engine.handovers import HandOver, worst_share
 from peregrine.bench.engine.measured import Measured, of_results
 from peregrine.bench.spark import stream
 from peregrine.control.local import local
@@ -27,6 +29,7 @@ CARS, DRIVER = 10, "car0"
 DWELL_MS = 2000
 PASSING_S = DWELL_MS / 1000 / 2  # at an edge at which it does not stay
 TURNS = 6  # of a ping-pong
+LAST_S, CALM_S = 0.5, 2.0  # a hand-over's last results come; nothing moves before the next one
 SITES_ABOVE = 4  # a site between cloud and edges has at most so many below it
 
 
@@ -46,22 +49,32 @@ def run_cell(cell: Cell) -> Measured:
             cars.flow(setting.warm_s)
             calm_ms, begin = watch.now_ms(), links.positions(deployment)
             cars.flow(setting.calm_s)
-            batches = setting.runner == "microbatch"
-            trigger_ms = stream.trigger_ms(deployment.host.query, calm_ms) if batches else None
-            requested_ms = watch.now_ms()
+            batch_ms = partial(stream.trigger_ms, deployment.host.query) if setting.runner == "microbatch" else None
+            trigger_ms = batch_ms(calm_ms) if batch_ms is not None else None
+            requested_ms = ended_ms = watch.now_ms()
+            handovers: list[HandOver] = []
+            quiet_ms = calm_ms
             for edge, stays in stops(setting.mechanism, edges):
+                moved_ms, before_ms = watch.now_ms(), batch_ms(quiet_ms) if batch_ms is not None else None
                 cars.devices[DRIVER].move(edge)
-                if stays:
-                    cars.flow_until(partial(_owns, watch, edge), f"the key of {DRIVER} is at {edge}")
-                else:
+                if not stays:
                     cars.flow(PASSING_S)
-            ended_ms = watch.now_ms()
+                    continue
+                cars.flow_until(partial(_owns, watch, edge), f"the key of {DRIVER} is at {edge}")
+                ended_ms = watch.now_ms()
+                if setting.mechanism == "drive":
+                    cars.flow(LAST_S)
+                    if before_ms is not None:
+                        handovers.append(HandOver(quiet_ms, moved_ms, watch.now_ms(), before_ms))
+                    quiet_ms = watch.now_ms()
+                    cars.flow(CALM_S)
             cars.flow(setting.settle_s)
             until_ms, end = watch.now_ms(), links.positions(deployment)
             proof = proved(deployment, cars, specs, operators, watch, initial)
             (on_links,) = links.state_bytes(deployment, [(begin, end)])
-    outputs = watch.outputs({DRIVER})
-    more = {"trigger_ms": trigger_ms, "bytes_on_links": on_links, "proof": proof}
+    outputs, others = watch.outputs({DRIVER}), watch.outputs(but={DRIVER})
+    share = worst_share(handovers, outputs, others, setting.round_trip_ms)
+    more = {"trigger_ms": trigger_ms, "bytes_on_links": on_links, "proof": proof, "handover": share}
     return of_results(cell, outputs, calm_ms, requested_ms, ended_ms, until_ms, **more)
 
 

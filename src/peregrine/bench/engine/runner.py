@@ -214,7 +214,10 @@ def _figures(measured: Measured) -> str:
             f"downtime {felt.downtime_ms:,.0f} ms, {felt.late:,} results late, for {felt.recovery_ms:,.0f} ms;"
             f" jitter {cost.peak_jitter_ms:,.0f}, duration {cost.duration_ms:,.0f} ms"
         )
+    worst = (
+        "" if measured.handover is None else f", worst hand-over {measured.handover:.2f} of a round trip and a batch"
+    )
     return (
         f"disruption {cost.disruption_ms:,.0f}, jitter {cost.peak_jitter_ms:,.0f}, freeze {cost.freeze_ms:,.0f},"
-        f" duration {cost.duration_ms:,.0f} ms, {cost.bytes_moved:,} bytes"
+        f" duration {cost.duration_ms:,.0f} ms, {cost.bytes_moved:,} bytes{worst}"
     )
