@@ -201,12 +201,21 @@ def test_trains_are_where_their_passengers_say() -> None:
 
 @pytest.mark.parametrize(
     ("shape", "hops"),
-    [("star", [1, 1, 1, 1, 1]), ("full", [1, 1, 1, 1, 1]), ("ring", [1, 2, 3, 3, 2])],
+    [("star", [1, 1, 1, 1, 1]), ("full", [1, 1, 1, 1, 1]), ("ring", [1, 2, 3, 3, 2]), ("tree", [2, 2, 2, 2, 2])],
 )
 def test_the_way_from_a_station_to_the_cloud_is_that_of_the_shape(shape: Shape, hops: list[int]) -> None:
     topology = RingLine(trains=4, stations=5, shape=shape).topology()
     assert [len(topology.ancestors(SiteId(f"station{n}"))) for n in range(5)] == hops
-    assert len(topology.unused) == {"star": 0, "full": 10, "ring": 1}[shape]
+    assert len(topology.unused) == {"star": 0, "full": 10, "ring": 1, "tree": 0}[shape]
+
+
+def test_trains_of_one_station_go_to_and_fro_between_it_and_the_cloud() -> None:
+    ring = RingLine(trains=2, stations=1)
+    assert [ring.station(train, stop) for train in range(2) for stop in range(3)] == [
+        "station0",
+        "cloud",
+        "station0",
+    ] * 2
 
 
 def test_two_stations_are_joined_once() -> None:
@@ -214,8 +223,11 @@ def test_two_stations_are_joined_once() -> None:
     assert not topology.unused and topology.parent(SiteId("station1")) == "station0"
 
 
-def test_an_incremental_planner_keeps_up_with_the_ring_and_moves_only_the_keys_of_the_trains_that_move() -> None:
-    ring = RingLine(trains=8, stations=5)
+@pytest.mark.parametrize("shape", ["star", "tree"])
+def test_an_incremental_planner_keeps_up_with_the_ring_and_moves_only_the_keys_of_the_trains_that_move(
+    shape: Shape,
+) -> None:
+    ring = RingLine(trains=8, stations=5, shape=shape)
     count = OpSpec(OpId("app/count"), 4)
     topology = ring.topology()
     sources = {f"train{n}": (f"train{n}", ((count.op, KeySet.of_keys(4, [f"train{n}"])),)) for n in range(8)}
@@ -239,7 +251,7 @@ def test_changes_that_cannot_be_are_refused(wrong: dict[str, int]) -> None:
         next(RingLine().changes(**wrong))
 
 
-@pytest.mark.parametrize("wrong", [{"trains": 0}, {"stations": 1}])
+@pytest.mark.parametrize("wrong", [{"trains": 0}, {"stations": 0}])
 def test_a_ring_that_cannot_be_is_refused(wrong: dict[str, int]) -> None:
     with pytest.raises(ConfigurationError, match="a ring line with"):
         RingLine(**wrong)

@@ -1,14 +1,16 @@
 """A ring line as sites and links: trains that are sites themselves and hand over at each station (ISQD 1, 7.2).
 
 The stations are edges below the cloud, each train is below the station where it is. ISQD 7.2.3 joins the stations in
-other ways as well: see `Shape`. Trains of even number go clockwise,
-the others against it, and they begin as in generate/trains.py: a train that stops at `RING[n]` there is at `stationN`.
-The stream of changes has a steady rate; trains take turns, in an order that the seed draws.
+other ways as well: see `Shape`. Trains of even number go clockwise, the others against it, and they begin as in
+generate/trains.py: a train that stops at `RING[n]` there is at `stationN`. Where there is one station only, trains go
+to and fro between it and the cloud, which they then reach by themselves. The stream of changes has a steady rate;
+trains take turns, in an order that the seed draws.
 """
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import combinations
+from math import ceil
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -25,9 +27,10 @@ RATES_MS = (4000, 2000, 1000, 500, 250, 100)  # from one change to the next: ISQ
 
 UPLINK, RADIO = Link(10.0), Link(5.0)
 
-# How stations reach the cloud: each by itself; by way of its neighbours, as only one of them is joined to the cloud; or
-# each by itself, and joined to all others besides.
-Shape = Literal["star", "ring", "full"]
+# How stations reach the cloud: each by itself; by way of its region; by way of its neighbours, as only one of them is
+# joined to the cloud; or each by itself, and joined to all others besides.
+Shape = Literal["star", "tree", "ring", "full"]
+STATIONS_OF_A_REGION = 4
 
 
 class Change(NamedTuple):
@@ -46,14 +49,16 @@ class RingLine:
     shape: Shape = "star"
 
     def __post_init__(self) -> None:
-        if self.trains < 1 or self.stations < 2:
+        if self.trains < 1 or self.stations < 1:
             raise ConfigurationError(
                 f"a ring line with {self.trains} trains and {self.stations} stations",
-                "give one train or more, and two stations or more",
+                "give one train or more, and one station or more",
             )
 
     def station(self, train: int, stop: int) -> SiteId:
         """Where a train is after so many stops."""
+        if self.stations == 1 and stop % 2:
+            return CLOUD
         start = train // 2 * self.stations // ((self.trains + 1) // 2)
         return SiteId(f"station{(start + (stop if train % 2 == 0 else -stop)) % self.stations}")
 
@@ -68,6 +73,12 @@ class RingLine:
         match self.shape:
             case "star":
                 return below_cloud
+            case "tree":
+                regions = [SiteId(f"region{n}") for n in range(ceil(self.stations / STATIONS_OF_A_REGION))]
+                below_regions = [
+                    (each, regions[n // STATIONS_OF_A_REGION], self.uplink) for n, each in enumerate(stations)
+                ]
+                return [(region, CLOUD, self.uplink) for region in regions] + below_regions
             case "full":
                 return below_cloud + [(one, other, self.uplink) for one, other in combinations(stations, 2)]
             case "ring":
