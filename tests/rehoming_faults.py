@@ -5,13 +5,19 @@ from dataclasses import replace
 
 import pytest
 
+from peregrine.core.claims import Claims
+from peregrine.core.fence import Fence, Turn
+from peregrine.core.home import Home, Leaving
 from peregrine.core.intake import Intake
 from peregrine.core.keyspace import KeySet
 from peregrine.core.legs import Legs
 from peregrine.core.messages import HandedBack
 from peregrine.core.migrate import Migration
-from peregrine.core.rehoming import Claims, Left, Message, Word
-from peregrine.core.rehomings import Leaving, Rehomings, Turn
+from peregrine.core.new_branch import NewBranch
+from peregrine.core.old_branch import OldBranch
+from peregrine.core.ports import Ports
+from peregrine.core.rehoming import Left, Message, Word
+from peregrine.core.rehomings import Rehomings
 from peregrine.core.router import Router
 from peregrine.core.rows import Clock, Item, Rows
 from peregrine.core.validity import Validity
@@ -20,7 +26,7 @@ from peregrine.types import OpId, SiteId
 Patch = Callable[[pytest.MonkeyPatch], None]
 
 
-class NoFence(Rehomings):
+class NoFence(Home):
     """C sends its rows as if nothing had happened."""
 
     def fences(self, item: Item) -> bool:
@@ -41,7 +47,7 @@ class NoMark(Rehomings):
         super().on_message(replace(message, mark=-1) if isinstance(message, Left) else message, via)
 
 
-class NothingReturns(Rehomings):
+class NothingReturns(OldBranch):
     """What P had for C is lost."""
 
     def _to_return(self, back: HandedBack) -> tuple[Item, ...]:
@@ -52,15 +58,15 @@ class NothingHeld(Rehomings):
     """M sends to C at once, ahead of what P returns."""
 
     def holds(self, item: Item, dest: SiteId, via: SiteId | None) -> bool:
-        for turn in self.turns.values():
+        for turn in self.fence.turns.values():
             if turn.left is None and dest in turn.sites:
                 self._router.to_neighbour(turn.child, item)
                 return True
         return super().holds(item, dest, via)
 
     def treat(self, number: int, item: Rows | Clock, via: SiteId | None) -> None:
-        if number in self.turns:
-            self._router.to_neighbour(self.turns[number].child, item)
+        if number in self.fence.turns:
+            self._router.to_neighbour(self.fence.turns[number].child, item)
         else:
             super().treat(number, item, via)
 
@@ -72,25 +78,31 @@ class ShortWayAtOnce(Rehomings):
         return super().child_towards(dest, self._router.ways.parent)
 
     def treat(self, number: int, item: Rows | Clock, via: SiteId | None) -> None:
-        super().treat(number, item, self._router.ways.parent if number in self.approaches else via)
+        super().treat(number, item, self._router.ways.parent if number in self.new_branch.approaches else via)
+
+
+class NothingTurnsOff(NewBranch):
+    def turns_off(self, item: Item, via: SiteId | None, stops: bool) -> bool:
+        return False
 
 
 class NoSettling(Rehomings):
     """What turns off on the new branch does not wait for what took the long way."""
 
-    def turns_off(self, item: Item, via: SiteId | None, stops: bool) -> bool:
-        return False
+    def __init__(self, router: Ports) -> None:
+        super().__init__(router)
+        self.new_branch = NothingTurnsOff(router)
 
     def holds(self, item: Item, dest: SiteId, via: SiteId | None) -> bool:
-        if any(dest in approach.sites for approach in self.approaches.values()):
+        if any(dest in approach.sites for approach in self.new_branch.approaches.values()):
             return False
         return super().holds(item, dest, via)
 
 
-class Hasty(Rehomings):
+class Hasty(Home):
     """C does not wait for what P may lack: it goes behind the fence's end."""
 
-    def _on_opened(self, word: Word) -> None:
+    def opened(self, word: Word) -> None:
         self._settle(self._my(word))
 
     def _resend(self, leaving: Leaving, back: HandedBack) -> None:
@@ -103,7 +115,7 @@ class Hasty(Rehomings):
             leaving.waiting.clear()
 
 
-class ClaimsBelieved(Rehomings):
+class ClaimsBelieved(Fence):
     """M believes C about keys of which P has not heard yet."""
 
     def _give_back(self, turn: Turn, op: OpId, claimed: KeySet, left: Claims) -> None:
@@ -128,7 +140,7 @@ class OldBranchKeepsKeys(Rehomings):
         super().on_message(replace(message, keys=()) if forgets else message, via)  # type: ignore[call-arg]
 
 
-class KeysAreForgotten(Rehomings):
+class KeysAreForgotten(Home):
     """Only sites are announced above, not keys."""
 
     def _claims(self) -> Claims:
@@ -156,6 +168,19 @@ class NobodyStandsIn(Legs):
         pass
 
 
+def rehomings_with(
+    home: type[Home] = Home, old_branch: type[OldBranch] = OldBranch, fence: type[Fence] = Fence
+) -> type[Rehomings]:
+    class WithWrongPart(Rehomings):
+        def __init__(self, router: Ports) -> None:
+            super().__init__(router)
+            self.home = home(router)
+            self.old_branch = old_branch(router)
+            self.fence = fence(router)
+
+    return WithWrongPart
+
+
 def router_with(
     rehomings: type[Rehomings] = Rehomings, intake: type[Intake] = Intake, legs: type[Legs] = Legs
 ) -> type[Router]:
@@ -168,17 +193,17 @@ def router_with(
 
 
 ROUTERS: dict[str, type[Router]] = {
-    "no fence": router_with(NoFence),
+    "no fence": router_with(rehomings_with(home=NoFence)),
     "no mark": router_with(NoMark),
-    "nothing returns": router_with(NothingReturns),
+    "nothing returns": router_with(rehomings_with(old_branch=NothingReturns)),
     "nothing is held where the ways meet": router_with(NothingHeld),
     "the short way at once": router_with(ShortWayAtOnce),
     "no settling": router_with(NoSettling),
-    "the end of the fence does not wait for what is handed back": router_with(Hasty),
-    "claims are believed": router_with(ClaimsBelieved),
+    "the end of the fence does not wait for what is handed back": router_with(rehomings_with(home=Hasty)),
+    "claims are believed": router_with(rehomings_with(fence=ClaimsBelieved)),
     "markers that turn back teach nobody": router_with(NothingTaught),
     "the old branch keeps the keys": router_with(OldBranchKeepsKeys),
-    "keys are not announced": router_with(KeysAreForgotten),
+    "keys are not announced": router_with(rehomings_with(home=KeysAreForgotten)),
     "outputs pass a gate whose word is held": router_with(GatesStandOpen),
     "the old session goes on": router_with(intake=OldSessionGoesOn),
     "nobody stands in for a gate": router_with(legs=NobodyStandsIn),

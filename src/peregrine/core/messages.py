@@ -50,6 +50,9 @@ class HandedBack:
     first_seq: int
     items: tuple[Item, ...]
 
+    def answers(self, wanted: "HandBack") -> bool:
+        return (self.neighbour, self.session) == (wanted.neighbour, wanted.session)
+
 
 @dataclass(frozen=True, slots=True)
 class FromHost:

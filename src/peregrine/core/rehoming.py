@@ -11,14 +11,12 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from peregrine.core.keyspace import KeySet
+from peregrine.core.claims import Claims
 from peregrine.core.migrate import Migration
-from peregrine.types import OpId, SiteId
+from peregrine.types import SiteId
 
 if TYPE_CHECKING:
     from peregrine.core.rows import Item
-
-Claims = tuple[tuple[OpId, KeySet], ...]
 
 
 @dataclass(frozen=True, slots=True)
