@@ -406,6 +406,27 @@ def test_the_gate_is_closed_before_the_first_output_that_must_wait_can_reach_it(
     assert net.landed("car1") == [0, 1]
 
 
+def test_what_a_slow_host_emits_needs_no_gate_that_is_known_to_be_open() -> None:
+    """The consumer may have followed D below the gate by then, and would pass the mark on as its own."""
+    net = Net(owners=[(K, AT_CLOUD)])
+    net.begin(migration(K, AT_CLOUD, AT_EDGE1, EDGE1))
+    net.settle(hosts=False)
+    net.work(AT_CLOUD)  # the snapshot
+    net.settle(hosts=False)
+    net.work(AT_EDGE1)  # ready: the anchor switches
+    net.send(EDGE1, "car1")
+    assert net.log(AT_EDGE1, of="car1")[-1] == "car1#0!"
+    net.settle(hosts=False)
+    net.work(AT_CLOUD)  # drops K and acknowledges
+    net.settle(hosts=False)
+    assert net.statuses()[-1] == "done"
+    net.work(AT_EDGE1)
+    assert net.link(EDGE1, REGION) == ["car1#0"]
+    assert net.outputs("car1") == [(AT_EDGE1, 0)]
+    net.settle()
+    assert net.landed("car1") == [0]
+
+
 # --- every direction ---
 
 

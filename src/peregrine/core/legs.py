@@ -220,7 +220,13 @@ class Legs:
                 self.tell(leg, Role.SOURCE, On.FETCH, keys)
 
     def output(self, place: PlaceId, op: OpId, item: Rows | Clock) -> None:
-        """Outputs of a host of this site, and the clocks that it passes on behind them."""
+        """Outputs of a host of this site, and the clocks that it passes on behind them.
+
+        A host may be slower than the word that the gate is open: what it emits then for rows that were marked has
+        nothing to wait for. Its consumer may be below the gate by now, and would pass the mark on as its own.
+        """
+        if item.gate is not None and self.book.ended(item.gate, Role.TARGET) is not None:
+            item = replace(item, gate=None)
         if item.gate is None:
             self.router.emitted(place, op, item)
         else:
