@@ -18,3 +18,8 @@ Runner = Literal["microbatch", "continuous"]  # how a host runs (spark/host.py, 
 def site_of(place: PlaceId) -> SiteId:
     """The site on which a place is."""
     return SiteId(place.partition("/")[0])
+
+
+def host_of(place: PlaceId) -> str:
+    """The host of its site that a place is; empty for a site that is one place."""
+    return place.partition("/")[2]

@@ -6,7 +6,7 @@ import pytest
 
 from peregrine.control import durable_manager
 from peregrine.control.changing import planning_of
-from peregrine.control.durable_manager import DurableManager, Feeds, Initial
+from peregrine.control.durable_manager import DurableManager, Initial
 from peregrine.core.attachments import Attachments
 from peregrine.core.coordinator import Cancel, PlanEnded, Status, Submit, ToRouter
 from peregrine.core.keyspace import KeySet
@@ -17,7 +17,7 @@ from peregrine.core.placement import Placement
 from peregrine.core.reconfigure import Move, Plan
 from peregrine.core.redeploying import Redeployed, TopologyChanged
 from peregrine.core.topology import Link, Topology
-from peregrine.core.validity import AttachedProducers
+from peregrine.core.validity import AttachedProducers, Feeds
 from peregrine.errors import PlanError, StorageError, UnknownName
 from peregrine.plan.redeploy.events import SiteMoved, SiteRemoved
 from peregrine.types import MigrationId, OpId, PlaceId, SiteId, SourceId
@@ -96,8 +96,8 @@ def test_a_manager_that_dies_after_every_event_does_what_one_that_lives_does(
         manager.close()
 
 
-COUNT = OpId("app/count")
-STATIC = {COUNT: OpSpec(COUNT, 4, feeds=(OpId("app/out"),)), OpId("app/out"): OpSpec(OpId("app/out"), 4, sink=True)}
+COUNT, OTHER, OUT = OpId("app/count"), OpId("other/count"), OpId("app/out")
+STATIC = {op: OpSpec(op, 4, feeds=(OUT,)) for op in (COUNT, OTHER)} | {OUT: OpSpec(OUT, 4, sink=True)}
 LAMP = KeySet.of_keys(4, ["lamp"])
 
 
@@ -110,20 +110,22 @@ def moving(initial: Initial, feeds: Feeds) -> Manager:
     return Manager(placement, STATIC, attachments, AttachedProducers(feeds, attachments), planning=planning)
 
 
+@pytest.mark.parametrize("fails", [COUNT, OTHER])
 @pytest.mark.parametrize("snapshot_bytes", [1 << 20, 1])
 def test_a_manager_that_dies_after_every_event_carries_out_a_topology_change(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, snapshot_bytes: int
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, snapshot_bytes: int, fails: OpId
 ) -> None:
-    """The train drives from one edge to the other, and the first is closed: what counts there for the train's lamp has
-    to leave before. A first try fails: what was planned is taken back, by a manager that has died since.
+    """The train drives from one edge to the other, and the first is closed: what two applications count there for the
+    train's lamp has to leave before. A first try of one of them fails: what the other has moved returns, and what was
+    planned is taken back, by a manager that has died since.
     """
     monkeypatch.setattr(durable_manager, "SNAPSHOT_BYTES", snapshot_bytes)
     told: list[list[object]] = []
     for die in (False, True):
         directory = tmp_path / str(die)
         manager = DurableManager(directory, moving)
-        manager.place(((COUNT, LAMP, AT_EDGE1),))
-        manager.feed(SourceId("lamp"), ((COUNT, LAMP),))
+        manager.place(((COUNT, LAMP, AT_EDGE1), (OTHER, LAMP, AT_EDGE1)))
+        manager.feed(SourceId("lamp"), ((COUNT, LAMP), (OTHER, LAMP)))
         effects: list[object] = []
         waiting: list[ManagerEvent] = [
             Attached(TRAIN, SourceId("lamp"), 5, 0),
@@ -141,14 +143,19 @@ def test_a_manager_that_dies_after_every_event_carries_out_a_topology_change(
             effects += new
             for command in [each.command for each in new if isinstance(each, ToRouter)]:
                 if isinstance(command, Begin):
-                    waiting.append(Report(CLOUD, command.migration.id, "done" if failed else "aborted"))
-                    failed = True
+                    fail = command.migration.op == fails and not failed
+                    failed = failed or fail
+                    waiting.append(Report(CLOUD, command.migration.id, "aborted" if fail else "done"))
                 elif isinstance(command, Rehome):
                     waiting.append(Rehomed(command.rehoming.site, command.rehoming.number))
         placement = manager.machine.coordinator.placement
         assert placement.topology.parent(TRAIN) == EDGE2 and EDGE1 not in placement.topology
-        assert placement.owner(COUNT, "lamp") != AT_EDGE1
-        assert failed and any(isinstance(each, Redeployed) and each.outcome is Status.ABORTED for each in effects)
+        assert placement.owner(COUNT, "lamp") != AT_EDGE1 != placement.owner(OTHER, "lamp")
+        back = [each for each in effects if isinstance(each, PlanEnded) and each.plan.id.endswith("-back")]
+        assert [(m.op, m.target) for each in back for m in each.moved] == [(({COUNT, OTHER} - {fails}).pop(), AT_EDGE1)]
+        first, *_, last = [each for each in effects if isinstance(each, Redeployed)]
+        assert first.outcome is Status.ABORTED and first.wrong == first.contexts == ()
+        assert last.complete and last.wrong == () and last.contexts
         manager.close()
         told.append(effects)
     assert told[0] == told[1]

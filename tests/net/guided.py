@@ -9,11 +9,11 @@ from msgspec.structs import replace
 from real_sites import Cluster
 
 from peregrine.control.driver import ManagerDriver
-from peregrine.control.durable_manager import DurableManager, Feeds, Initial
+from peregrine.control.durable_manager import DurableManager, Initial
 from peregrine.core.attachments import Attachments
 from peregrine.core.manager import Manager
 from peregrine.core.placement import Placement
-from peregrine.core.validity import AttachedProducers
+from peregrine.core.validity import AttachedProducers, Feeds
 from peregrine.log.record_log import Fsync
 from peregrine.net.guide_client import GuideClient
 from peregrine.net.guide_settings import GuideSettings

@@ -18,7 +18,7 @@ from test_router_process import device_seq
 from peregrine.control.auditing import audit_routers
 from peregrine.control.changing import planning_of
 from peregrine.control.driver import ManagerDriver
-from peregrine.control.durable_manager import DurableManager, Feeds, Initial
+from peregrine.control.durable_manager import DurableManager, Initial
 from peregrine.core.attachments import Attachments
 from peregrine.core.coordinator import Status
 from peregrine.core.keyspace import KeySet
@@ -26,7 +26,7 @@ from peregrine.core.manager import Manager
 from peregrine.core.messages import SetOwner
 from peregrine.core.placement import Placement
 from peregrine.core.topology import Link
-from peregrine.core.validity import AttachedProducers
+from peregrine.core.validity import AttachedProducers, Feeds
 from peregrine.log.record_log import Fsync
 from peregrine.net.device import Device
 from peregrine.plan.redeploy.events import SiteMoved

@@ -1,12 +1,13 @@
 """Laws of every tree and of every reduction of a graph."""
 
+import pickle
 from itertools import pairwise
 
 import networkx as nx
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from peregrine.core.topology import Direction, Edge, Link, Topology
+from peregrine.core.topology import Direction, Edge, Link, Site, Topology
 from peregrine.types import SiteId
 
 ROOT = SiteId("root")
@@ -122,6 +123,39 @@ def test_a_tree_cut_leaf_by_leaf_leaves_the_root_alone(tree: Topology) -> None:
     for site in reversed(tree.sites[1:]):
         tree = tree.without_site(site)
     assert tree == Topology.tree(ROOT)
+
+
+@given(trees(), st.data())
+@settings(deadline=None)
+def test_a_tree_that_was_changed_again_and_again_equals_one_made_at_once(tree: Topology, data: st.DataObject) -> None:
+    """And none of the trees on the way is changed by what comes later."""
+    parents = {site: (above, tree.link(site)) for site in tree.sites if (above := tree.parent(site)) is not None}
+    hosts: dict[SiteId, tuple[str, ...]] = {}
+    made: list[tuple[Topology, Topology]] = []
+    for number in range(data.draw(st.integers(0, 12))):
+        site, above = data.draw(st.sampled_from(tree.sites)), data.draw(st.sampled_from(tree.sites))
+        link = Link(data.draw(st.integers(0, 100)), 10)
+        match data.draw(st.sampled_from(["move", "move", "come", "go", "link", "hosts"])):
+            case "move" if not tree.is_at_or_above(site, above):
+                tree, parents[site] = tree.with_parent(site, above, link), (above, link)
+            case "come":
+                new = SiteId(f"new{number}")
+                tree, parents[new] = tree.with_site(new, above, link), (above, link)
+            case "go" if site != ROOT and not tree.children(site):
+                tree = tree.without_site(site)
+                del parents[site]
+                hosts.pop(site, None)
+            case "link" if site != ROOT:
+                tree, parents[site] = tree.with_link(site, link), (parents[site][0], link)
+            case "hosts":
+                tree, hosts[site] = tree.with_details(Site(site, (f"h{number}",))), (f"h{number}",)
+        made.append((tree, Topology.tree(ROOT, parents, hosts)))
+    for changed, at_once in made:
+        assert changed == at_once and hash(changed) == hash(at_once)
+        assert changed.sites == at_once.sites
+        assert [changed.children(site) for site in at_once.sites] == [at_once.children(site) for site in at_once.sites]
+        assert [changed.depth(site) for site in at_once.sites] == [at_once.depth(site) for site in at_once.sites]
+        assert pickle.loads(pickle.dumps(changed)) == at_once
 
 
 @given(graphs())

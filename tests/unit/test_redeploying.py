@@ -12,6 +12,7 @@ from peregrine.core.redeploying import PutOff, Redeployed, TopologyChanged
 from peregrine.core.topology import Link, Site, Topology
 from peregrine.core.validity import AttachedProducers
 from peregrine.plan.redeploy.changes import Changes
+from peregrine.plan.redeploy.delta import Context
 from peregrine.plan.redeploy.events import LinkRemoved, LinkSet, SiteMoved, SiteRemoved, SiteSet, Station
 from peregrine.plan.redeploy.layout import Layout
 from peregrine.plan.redeploy.planner import Planner
@@ -22,18 +23,24 @@ from peregrine.types import MigrationId, OpId, PlaceId, SiteId, SourceId
 
 GROUPS = 4
 COUNT, SINK = OpId("app/count"), OpId("app/results")
+OTHER = OpId("other/count")
 CLOUD, EDGE1, EDGE2, TRAIN = SiteId("cloud"), SiteId("edge1"), SiteId("edge2"), SiteId("train")
 K = KeySet.of_keys(GROUPS, ["k"])
 
 
 class Railway:
-    """cloud over edge1 and edge2, a train below edge1 with a source of k, which lives at edge1."""
+    """cloud over edge1 and edge2, a train below edge1 with a source of k, which lives at edge1. With another
+    application: that has its k there as well.
+    """
 
-    def __init__(self) -> None:
+    def __init__(self, with_another: bool = False) -> None:
         link = Link(10.0)
         topology = Topology.tree(CLOUD, {EDGE1: (CLOUD, link), EDGE2: (CLOUD, link), TRAIN: (EDGE1, Link(1.0))})
         specs = {COUNT: OpSpec(COUNT, GROUPS, feeds=(SINK,)), SINK: OpSpec(SINK, GROUPS, sink=True)}
         initial = [(COUNT, K, PlaceId(EDGE1))]
+        if with_another:
+            specs[OTHER] = OpSpec(OTHER, GROUPS, feeds=(SINK,))
+            initial.append((OTHER, K, PlaceId(EDGE1)))
         sources, feeds = {SourceId("s"): TRAIN}, {SourceId("s"): ((COUNT, K),)}
         changes = Changes()
         world = World.of(topology, changes)
@@ -55,8 +62,12 @@ class Railway:
     def topology(self) -> Topology:
         return self.manager.coordinator.placement.topology
 
-    def owner(self) -> PlaceId:
-        return self.manager.coordinator.placement.owner(COUNT, "k")
+    def owner(self, op: OpId = COUNT) -> PlaceId:
+        """As the manager and its planner have it, which keep books of their own."""
+        owner = self.manager.coordinator.placement.owner(op, "k")
+        if self.planner.open is None:
+            assert list(self.planner.layout.partition(op, K)) == [owner]
+        return owner
 
     def step(self, event: ManagerEvent) -> list[ManagerEffect]:
         return self.manager.step(event)
@@ -91,6 +102,13 @@ class Railway:
         return seen
 
 
+NAMES = {COUNT: "k", OTHER: "other k"}
+
+
+def redeployed(effects: list[ManagerEffect]) -> list[Redeployed]:
+    return [effect for effect in effects if isinstance(effect, Redeployed)]
+
+
 def wanted(effects: list[ManagerEffect]) -> list[str]:
     texts = []
     for effect in effects:
@@ -98,7 +116,7 @@ def wanted(effects: list[ManagerEffect]) -> list[str]:
             case ToRouter(_, Rehome(rehoming)):
                 texts.append(f"{rehoming.site}: {rehoming.source} -> {rehoming.target}")
             case ToRouter(_, Begin(migration)):
-                texts.append(f"k: {migration.source} -> {migration.target}")
+                texts.append(f"{NAMES[migration.op]}: {migration.source} -> {migration.target}")
             case Redeployed(_, outcome):
                 texts.append(str(outcome))
             case PutOff():
@@ -116,6 +134,41 @@ def test_a_train_changes_edges_and_its_keys_follow_it() -> None:
     assert railway.topology.parent(TRAIN) == EDGE2
     assert railway.owner() == EDGE2
     assert railway.manager.redeploying is not None and railway.manager.redeploying.current is None
+
+
+def test_what_was_deployed_is_told_with_the_contexts_of_what_it_touched() -> None:
+    railway = Railway()
+    railway.tell(SiteMoved(TRAIN, EDGE1, EDGE2, Link(1.0), 1))
+    (ended,) = redeployed(railway.obey(railway.tick()))
+    assert ended.complete and ended.left_out == () and ended.wrong == ()
+    assert all(isinstance(each, Context) for each in ended.contexts)
+    assert {each.site for each in ended.contexts if isinstance(each, Context)} == {TRAIN, EDGE1, EDGE2}
+
+
+def test_links_and_hosts_that_change_where_they_are_are_in_the_tree_that_the_manager_has() -> None:
+    railway = Railway()
+    railway.tell(LinkSet(TRAIN, EDGE1, Link(3.0), 1))
+    railway.tell(SiteSet(Station(Site(EDGE2, ("a", "b"))), 1))
+    (ended,) = redeployed(railway.obey(railway.tick()))
+    assert ended.complete and ended.rehomed == () and ended.wrong == ()
+    assert railway.topology.link(TRAIN) == Link(3.0) and railway.topology.places(EDGE2) == ("edge2/a", "edge2/b")
+    assert railway.topology == railway.planner.world.topology()
+
+
+def test_keys_that_have_not_followed_their_site_are_told_as_what_is_wrong() -> None:
+    """There is no way back any more: the train is below edge2, rows of k come down to edge1."""
+    railway = Railway()
+    railway.tell(SiteMoved(TRAIN, EDGE1, EDGE2, Link(1.0), 1))
+    railway.tick()
+    railway.step(Rehomed(TRAIN, 1))
+    (ended,) = redeployed(railway.step(Report(EDGE1, MigrationId("redeploy1-app-after.0.0"), "aborted")))
+    assert ended.outcome is Status.DONE and not ended.complete
+    assert ended.left_out == ("redeploy1-app-after",) and ended.contexts
+    assert ended.wrong == (
+        "app/count at edge1 is not above s, which produces for it at train",
+        "app/count {k} is not all at edge2",
+    )
+    assert railway.owner() == EDGE1
 
 
 def test_a_train_leaves_when_its_source_was_dismissed() -> None:
@@ -200,6 +253,49 @@ def test_a_redeployment_whose_keys_somebody_moves_comes_again() -> None:
     texts = wanted(railway.obey(railway.tick()))
     assert texts[0] == "train: edge1 -> edge2" and texts[-1] == Status.DONE
     assert EDGE1 not in railway.topology
+
+
+def test_what_one_application_has_moved_returns_when_another_cannot_move_and_the_facts_come_again() -> None:
+    railway = Railway(with_another=True)
+    before = railway.topology
+    railway.tell(SiteRemoved(EDGE1, 2))
+    railway.tell(SiteMoved(TRAIN, EDGE1, EDGE2, Link(1.0), 1))
+    assert wanted(railway.tick()) == ["k: edge1 -> cloud", "other k: edge1 -> cloud"]
+    assert wanted(railway.step(Report(CLOUD, MigrationId("redeploy1-app-before.0.0"), "done"))) == []
+    assert (railway.owner(COUNT), railway.owner(OTHER)) == (CLOUD, EDGE1)
+
+    effects = railway.step(Report(EDGE1, MigrationId("redeploy1-other-before.0.0"), "aborted"))
+    assert wanted(effects) == ["k: cloud -> edge1"], "only what has moved, and no site changes its parent"
+    assert railway.topology is before
+
+    effects = railway.step(Report(EDGE1, MigrationId("redeploy1-app-before-back.0.0"), "done"))
+    assert wanted(effects) == ["aborted", "k: edge1 -> cloud", "other k: edge1 -> cloud"], "and once more"
+    (ended,) = redeployed(effects)
+    assert ended.left_out == ("redeploy1-other-before",) and ended.rehomed == ended.contexts == ended.wrong == ()
+    assert not ended.complete
+    assert (railway.owner(COUNT), railway.owner(OTHER)) == (EDGE1, EDGE1) and railway.topology is before
+
+    (ended,) = redeployed(railway.obey(effects[effects.index(ended) :]))[1:]
+    assert ended.complete and ended.wrong == ()
+    assert EDGE1 not in railway.topology and railway.topology.parent(TRAIN) == EDGE2
+    assert (railway.owner(COUNT), railway.owner(OTHER)) == (EDGE2, CLOUD)
+
+
+def test_what_cannot_return_stays_and_is_told() -> None:
+    """Nothing is lost: the keys serve from where they are, and the next redeployment begins there."""
+    railway = Railway(with_another=True)
+    railway.tell(SiteRemoved(EDGE1, 2))
+    railway.tell(SiteMoved(TRAIN, EDGE1, EDGE2, Link(1.0), 1))
+    railway.tick()
+    railway.step(Report(CLOUD, MigrationId("redeploy1-app-before.0.0"), "done"))
+    railway.step(Report(EDGE1, MigrationId("redeploy1-other-before.0.0"), "aborted"))
+    effects = railway.step(Report(EDGE1, MigrationId("redeploy1-app-before-back.0.0"), "aborted"))
+    (ended,) = redeployed(effects)
+    assert ended.outcome is Status.ABORTED and "redeploy1-app-before-back" in ended.left_out
+    assert "app/count {k} is not all at edge1" in ended.wrong
+    texts = wanted(railway.obey(effects[effects.index(ended) + 1 :]))
+    assert texts[0] == "other k: edge1 -> cloud" and texts[-1] == Status.DONE
+    assert railway.owner() == CLOUD, "which is above the train wherever it goes"
 
 
 def test_a_rehoming_waits_for_a_migration_whose_rows_it_would_reorder() -> None:

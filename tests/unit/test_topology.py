@@ -175,6 +175,33 @@ def test_a_new_leaf_leaves_the_old_topology_as_it_was(world: Topology) -> None:
     assert world.children(s("west")) == ("w1",)
 
 
+def test_a_site_with_all_below_it_goes_below_another_parent(world: Topology) -> None:
+    moved = world.with_parent(s("east"), s("w1"), NEAR)
+    assert moved.ancestors(s("e2")) == ("east", "w1", "west", "cloud") and moved.link(s("east")) == NEAR
+    assert moved.children(s("cloud")) == ("west",) and moved.children(s("w1")) == ("east",)
+    assert moved.sites == ("cloud", "west", "w1", "east", "e1", "e2")
+    assert world.parent(s("east")) == "cloud" and world.sites == ("cloud", "east", "west", "e1", "e2", "w1")
+    assert moved.with_parent(s("east"), s("cloud"), FAR) == world
+
+
+def test_a_site_cannot_go_below_itself_or_below_nobody(world: Topology) -> None:
+    for below in ("east", "e1"):
+        with pytest.raises(ConfigurationError, match="is below 'east'"):
+            world.with_parent(s("east"), s(below), NEAR)
+    with pytest.raises(UnknownName):
+        world.with_parent(s("east"), s("mars"), NEAR)
+
+
+def test_a_link_and_a_site_can_be_otherwise_where_they_are(world: Topology) -> None:
+    assert world.with_link(s("e1"), FAR).link(s("e1")) == FAR and world.link(s("e1")) == NEAR
+    more = world.with_details(Site(s("e1"), ("a", "b"), 0.5))
+    assert more.places(s("e1")) == ("e1/a", "e1/b") and world.places(s("e1")) == ("e1",)
+    with pytest.raises(UnknownName):
+        world.with_details(Site(s("mars")))
+    with pytest.raises(ConfigurationError, match="no link upwards"):
+        world.with_link(s("cloud"), FAR)
+
+
 def test_a_new_site_needs_a_new_name_and_a_parent_that_exists(world: Topology) -> None:
     with pytest.raises(ConfigurationError, match="exists already"):
         world.with_site(s("e1"), s("west"), NEAR)

@@ -12,7 +12,7 @@ from time import perf_counter
 from rich.console import Console
 from rich.table import Table
 
-from peregrine.bench import routing
+from peregrine.bench import redeployment, routing
 from peregrine.sim.runner import Totals, run_seed
 from peregrine.sim.scenario import Options
 
@@ -20,7 +20,8 @@ SIMULATED_SEEDS = range(20)
 
 
 def main() -> None:
-    figures = {**routing.run(), **simulator(), "python": platform.python_version(), "cpus": os.cpu_count()}
+    figures: dict[str, object] = {**routing.run(), **redeployment.manager_step(), **simulator()}
+    figures |= {"python": platform.python_version(), "cpus": os.cpu_count()}
     _show(figures)
     print(json.dumps(figures))
 

@@ -1,30 +1,36 @@
-"""Topology changes of a deployment that runs: who plans them, and how what is told about them is written down.
+"""Topology changes of a deployment that runs: who plans them, how what is told about them is written down, and what
+those hear of it who told it.
 
 A deployment learns of its sources as they come, so the planner is told what a source feeds when the source is first
 heard, and not when the deployment begins.
 """
 
-from collections.abc import Mapping
+import time
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import msgspec
 
+from peregrine.core.coordinator import Status
 from peregrine.core.manager import Manager
 from peregrine.core.operator import OpSpec
 from peregrine.core.placement import Initial
 from peregrine.core.redeploying import PutOff, Redeployed, TopologyChanged
 from peregrine.core.topology import Topology
 from peregrine.core.validity import Feeds
+from peregrine.errors import ConfigurationError, Unreachable
 from peregrine.plan.redeploy.changes import Changes
-from peregrine.plan.redeploy.events import LinkRemoved, LinkSet, SiteMoved, SiteRemoved, SiteSet
+from peregrine.plan.redeploy.delta import Context, RunningFragment, State
+from peregrine.plan.redeploy.events import LinkRemoved, LinkSet, SiteMoved, SiteRemoved, SiteSet, TopologyEvent
 from peregrine.plan.redeploy.layout import Layout
 from peregrine.plan.redeploy.planner import Planner
 from peregrine.plan.redeploy.planning import PlannedChanges
 from peregrine.plan.redeploy.queue import TopologyQueue
-from peregrine.plan.redeploy.world import World
+from peregrine.plan.redeploy.world import World, places_of
 from peregrine.types import OpId, SiteId, SourceId
 
+LOOK_S = 0.01
 _EVENTS: dict[str, Any] = {
     kind.__name__: msgspec.msgpack.Decoder(kind) for kind in (SiteSet, SiteRemoved, LinkSet, LinkRemoved, SiteMoved)
 }
@@ -37,6 +43,40 @@ class Changed:
 
     redeployed: tuple[Redeployed, ...]
     put_off: tuple[PutOff, ...]
+
+    @property
+    def touched(self) -> tuple[Context, ...]:
+        """What each application has at each site that is another than before, one redeployment after the other.
+        Nothing else was touched: no other operator, no other source. Keys of plans that were left out have stayed.
+        """
+        return tuple(
+            context
+            for each in self.redeployed
+            if each.outcome is Status.DONE
+            for context in each.contexts
+            if isinstance(context, Context)
+        )
+
+    def describe(self) -> str:
+        """For people: a line for each fragment that was touched, for what was left out or put off, and why."""
+        lines = [_line(context) for context in self.touched]
+        lines += [f"left out: {plan}" for each in self.redeployed for plan in each.left_out]
+        lines += [f"not valid yet: {wrong}" for each in self.redeployed for wrong in each.wrong]
+        lines += [f"put off: {each.what}: {each.error}" for each in self.put_off]
+        return "\n".join(lines) or "nothing was touched"
+
+
+def _line(context: Context) -> str:
+    match context.state:
+        case State.TO_BE_DEPLOYED:
+            what = f"deployed, version {context.version}"
+        case State.TO_BE_UPDATED:
+            what = f"updated, version {context.version_before} to {context.version_after}"
+        case State.TO_BE_UNDEPLOYED:
+            what = f"undeployed, version {context.version}"
+    came = f", came: {', '.join(context.came)}" if context.came else ""
+    went = f", went: {', '.join(context.went)}" if context.went else ""
+    return f"{context.site:<12} {context.app:<12} {what}{came}{went}"
 
 
 class FedPlanning(PlannedChanges):
@@ -62,12 +102,49 @@ def planning_of(topology: Topology, specs: Mapping[OpId, OpSpec], initial: Initi
     return FedPlanning(Planner(world, layout, TopologyQueue(world.root)), feeds)
 
 
+def check_hosts(topology: Topology, event: TopologyEvent) -> None:
+    """The router and the host of a site serve the places that it came with: nobody would serve others."""
+    if not isinstance(event, SiteSet) or (told := event.station.site).id not in topology:
+        return
+    now = topology.site(told.id)
+    if set(now.hosts) != set(told.hosts):
+        has, wants = (" and ".join(places_of(each)) for each in (now, told))
+        raise ConfigurationError(
+            f"site {now.id!r} has {has} and was told to have {wants}: the hosts of a site that runs cannot change",
+            f"tell it with the hosts that it has, Site({now.id!r}, hosts={now.hosts}); a new host needs a new site",
+        )
+
+
+def wait_attached(manager: Manager, source: SourceId, site: SiteId, timeout_s: float) -> None:
+    """Until a change of the topology would take a source along: before, nobody knows that it is there."""
+    deadline_s = time.monotonic() + timeout_s
+    while manager.attachments.at(source) != site:
+        if time.monotonic() > deadline_s:
+            raise Unreachable(f"the manager has not heard of device {source}", f"see that the router of {site} runs")
+        time.sleep(LOOK_S)
+
+
+def fragments_of(manager: Manager) -> Iterator[RunningFragment]:
+    """What each application has at each site. The caller sees to it that the manager stands still meanwhile."""
+    planning = manager.redeploying.planning if manager.redeploying is not None else None
+    assert isinstance(planning, FedPlanning), "this manager keeps the topology that it began with"
+    yield from planning.planner.fragments()
+
+
 def sites_of(manager: Manager) -> tuple[SiteId, ...]:
     """That there are now, and that are just joining or leaving."""
     here = manager.coordinator.placement.topology.sites
     current = manager.redeploying.current if manager.redeploying is not None else None
     opened = [command.rehoming.site for command in current.open.values()] if current is not None else []
     return tuple(dict.fromkeys((*here, *opened)))
+
+
+def hosts_of(manager: Manager, site: SiteId) -> tuple[str, ...]:
+    """Of a site that there is, or that is just joining."""
+    topology = manager.coordinator.placement.topology
+    if site in topology or manager.redeploying is None:
+        return topology.site(site).hosts
+    return manager.redeploying.hosts(site)
 
 
 def encode(changed: TopologyChanged) -> bytes:

@@ -22,7 +22,7 @@ from peregrine.core.keyspace import KeySet
 from peregrine.core.manager import Manager, ManagerEffect, ManagerEvent
 from peregrine.core.messages import Attached, Rehomed, Report, Stray, Tick
 from peregrine.core.redeploying import TopologyChanged
-from peregrine.core.validity import FedKeys
+from peregrine.core.validity import FedKeys, IndexedFeeds
 from peregrine.errors import PeregrineError
 from peregrine.log.record_log import Fsync, RecordLog
 from peregrine.net import snapshots
@@ -32,7 +32,6 @@ SNAPSHOT_BYTES = 4 << 20
 ENDED_KEPT = 10_000  # plans that ended: somebody may still ask how
 
 Initial = tuple[tuple[OpId, KeySet, PlaceId], ...]
-Feeds = dict[SourceId, FedKeys]
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,13 +83,13 @@ class Books:
     """All that a restart must bring back."""
 
     machine: Manager | None  # until the deployment has been placed
-    feeds: Feeds
+    feeds: IndexedFeeds
     ended: OrderedDict[str, PlanEnded]
 
 
 class DurableManager:
     def __init__(
-        self, directory: Path, make: Callable[[Initial, Feeds], Manager], fsync: Fsync = Fsync.GROUPED
+        self, directory: Path, make: Callable[[Initial, IndexedFeeds], Manager], fsync: Fsync = Fsync.GROUPED
     ) -> None:
         """`make` builds the machine of a deployment that begins; the feeds that it gets grow later."""
         self._make = make
@@ -100,7 +99,7 @@ class DurableManager:
         self._journal = RecordLog(directory / "journal", SNAPSHOT_BYTES, fsync)
         self._journal_bytes = 0
         found: tuple[int, Books] | None = snapshots.load(directory)
-        position, self._books = found or (0, Books(None, {}, OrderedDict()))
+        position, self._books = found or (0, Books(None, IndexedFeeds(), OrderedDict()))
         while records := self._journal.read(position):
             for at, raw in records:
                 self._apply(decode(raw))

@@ -5,10 +5,10 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from typing import Any
 
-from peregrine.control.changing import planning_of, sites_of
+from peregrine.control.changing import hosts_of, planning_of, sites_of
 from peregrine.control.deployment import Deployment
 from peregrine.control.driver import ManagerDriver, Told, carefully
-from peregrine.control.durable_manager import DurableManager, Feeds
+from peregrine.control.durable_manager import DurableManager
 from peregrine.control.rehousing import Rehousing
 from peregrine.control.routers import ROUTER_STEADY_S, SupervisedRouter, neighbours_of, write_addresses
 from peregrine.control.supervisor import Supervisor
@@ -19,7 +19,7 @@ from peregrine.core.operator import OpSpec
 from peregrine.core.placement import Initial, Placement
 from peregrine.core.redeploying import Redeployed
 from peregrine.core.topology import Topology
-from peregrine.core.validity import AttachedProducers
+from peregrine.core.validity import AttachedProducers, Feeds
 from peregrine.log.record_log import Fsync
 from peregrine.net.settings import RouterSettings
 from peregrine.types import OpId, SiteId, site_of
@@ -44,7 +44,10 @@ def found(
     def launch(site: SiteId) -> SupervisedRouter:
         # All begin in the tree of the beginning, also those that join later: their journals lead on from there.
         home, token_file = directory / site, directory / "token"
-        settings = RouterSettings.of(site, topology, specs.values(), home, token_file, fsync=fsync, **router_settings)
+        more = dict(router_settings)
+        if site not in topology and (hosts := hosts_of(durable.machine, site)):
+            more["hosts"] = {site: hosts}
+        settings = RouterSettings.of(site, topology, specs.values(), home, token_file, fsync=fsync, **more)
         router = SupervisedRouter(settings, directory)
         stack.callback(router.stop)
         return router

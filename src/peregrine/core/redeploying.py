@@ -36,6 +36,9 @@ class Redeployment(Protocol):
     def rehomings(self) -> tuple[tuple[Rehoming, ...], ...]: ...
     @property
     def after(self) -> tuple[Plan, ...]: ...
+    @property
+    def contexts(self) -> tuple[object, ...]:
+        """What changes where, in the words of whoever plans."""
 
 
 class Planning(Protocol):
@@ -59,7 +62,13 @@ class Planning(Protocol):
     def moved(self, op: OpId, keys: KeySet, place: PlaceId) -> None: ...
     def site(self, site: SiteId) -> Site: ...
     def link(self, a: SiteId, b: SiteId) -> Link: ...
-    def topology(self) -> Topology: ...
+    def deployed(self, redeployment: Redeployment, carried_out: Topology) -> tuple[Topology, Sequence[str]]:
+        """The tree when everything is carried out: what rehomings have made of it, and what else is otherwise at what
+        is affected. And where rehomings have not made of it what was planned. To be asked before `succeeded`.
+        """
+
+    def wrong(self, redeployment: Redeployment, placement: Placement, taken_back: bool) -> Sequence[str]:
+        """What is not valid where a redeployment has changed something. To be asked when it has ended."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,12 +88,23 @@ class PutOff:
 
 @dataclass(frozen=True, slots=True)
 class Redeployed:
-    """An effect, for observers."""
+    """An effect, for observers.
+
+    What is `wrong` is no error of routers: keys that were left out, whose sources roam, or that somebody else has moved
+    meanwhile are not where they would be put today, and rows find them all the same.
+    """
 
     number: int
-    outcome: Status
+    outcome: Status  # DONE: sites have their new parents. See `complete`
     rehomed: tuple[Rehoming, ...]
     left_out: tuple[str, ...]  # plans that could not be carried out
+    wrong: tuple[str, ...] = ()  # what is not valid now, of what was affected
+    contexts: tuple[object, ...] = ()  # of what was deployed; none, if it was taken back
+
+    @property
+    def complete(self) -> bool:
+        """Was everything done that was planned? DONE and not complete: some keys have not followed their sites."""
+        return self.outcome is Status.DONE and not self.left_out
 
 
 RedeployingEvent = TopologyChanged | Rehomed | PlanEnded | Attached | Tick
@@ -122,6 +142,10 @@ class Redeploying:
         self._numbers = 0
         self._retry_at_ms = 0
         self._effects: list[RedeployingEffect] = []
+
+    @property
+    def planning(self) -> Planning:
+        return self._planning
 
     @property
     def idle(self) -> bool:
@@ -217,6 +241,7 @@ class Redeploying:
         match now.step:
             case Step.BEFORE if now.failed:
                 now.step = Step.BACK
+                self._coordinator.closing = frozenset()  # nobody leaves: keys may return there
                 now.plans = list(taken_back(now.redeployment.before, now.done))
             case Step.BEFORE | Step.REHOMING:
                 now.step = Step.REHOMING
@@ -293,6 +318,10 @@ class Redeploying:
         assert rehoming.target is not None
         return self._planning.link(rehoming.site, rehoming.target)
 
+    def hosts(self, site: SiteId) -> tuple[str, ...]:
+        """Of a site that joins, as it was told."""
+        return self._planning.site(site).hosts
+
     def _on_ended(self, ended: PlanEnded) -> None:
         now = self.current
         if now is None or ended.plan.id not in now.running:
@@ -312,16 +341,28 @@ class Redeploying:
     def _end(self, now: Running) -> None:
         self.current = None
         self._coordinator.closing = frozenset()
-        if now.step is Step.BACK:
+        redeployment, taken_back = now.redeployment, now.step is Step.BACK
+        wrong: list[str] = []
+        if taken_back:
             self._planning.failed()
         else:
+            topology, astray = self._planning.deployed(redeployment, self._placement.topology)
+            wrong += astray
             self._planning.succeeded()
-            self._effects += self._coordinator.changed(self._placement.topology.root, self._planning.topology())
-        for plan in (*now.redeployment.before, *now.redeployment.after):
+            self._effects += self._coordinator.changed(topology.root, topology)
+        for plan in (*redeployment.before, *redeployment.after):
             for move in plan.moves():
                 for place, keys in self._placement.where(move.op, move.keys):
                     self._planning.moved(move.op, keys, place)
-        outcome = Status.ABORTED if now.step is Step.BACK else Status.DONE
-        number = now.redeployment.number
-        self._effects.append(Redeployed(number, outcome, tuple(now.rehomed), tuple(now.left_out)))
+        wrong += self._planning.wrong(redeployment, self._placement, taken_back)
+        self._effects.append(
+            Redeployed(
+                redeployment.number,
+                Status.ABORTED if taken_back else Status.DONE,
+                tuple(now.rehomed),
+                tuple(now.left_out),
+                tuple(wrong),
+                () if taken_back else redeployment.contexts,
+            )
+        )
         self._stirred = True  # for what came meanwhile, and what was put off

@@ -1,8 +1,9 @@
 """The hierarchy of sites: who is above whom, and over which link.
 
-A topology is an immutable tree; a change makes a new one. A general graph is reduced to the tree of its cheapest paths
-towards the root. Every query costs at most the depth of the tree and nothing is kept per pair of sites, so ten
-thousand sites are as quick as ten. This module knows where sites are; it does not know what runs on them.
+A topology is an immutable tree; a change makes a new one, which shares with the old one what has not changed. A
+general graph is reduced to the tree of its cheapest paths towards the root. Every query costs at most the depth of the
+tree, a change of one site costs that site and what is below it, and nothing is kept per pair of sites, so ten thousand
+sites are as quick as ten. This module knows where sites are; it does not know what runs on them.
 """
 
 import bisect
@@ -11,14 +12,14 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
-from typing import TypeAlias, TypeVar
+from typing import TypeAlias
 
 from peregrine.core.graph import cheapest_parents, check_parents, names_like
+from peregrine.core.layered import changed
 from peregrine.errors import ConfigurationError, UnknownName
 from peregrine.types import PlaceId, SiteId
 
 NAME = re.compile(r"[^\s/,]+")
-T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +84,7 @@ class Topology:
     """Make one with `tree` or `from_graph`; they check what they are given, the constructor does not."""
 
     root: SiteId
-    sites: tuple[SiteId, ...]  # by depth, then by name
+    _ordered: tuple[SiteId, ...] | None = field(compare=False, repr=False)  # None until somebody asks for `sites`
     unused: tuple[Edge, ...]  # links of the graph that are not in the tree
     _site: Mapping[SiteId, Site] = field(hash=False, repr=False)
     _parent: Mapping[SiteId, SiteId] = field(hash=False, repr=False)
@@ -117,6 +118,15 @@ class Topology:
         return _grow(root, parents, hosts or {}, cpu_prices or {}, tuple(sorted(unused, key=lambda e: sorted(e[:2]))))
 
     # The tree, as it is.
+
+    @property
+    def sites(self) -> tuple[SiteId, ...]:
+        """All of them, by depth, then by name. Costs what all sites cost, once: a change need not know their order."""
+        if self._ordered is None:
+            depth = self._depth
+            object.__setattr__(self, "_ordered", tuple(sorted(depth, key=lambda name: (depth[name], name))))
+        assert self._ordered is not None
+        return self._ordered
 
     def __contains__(self, site: object) -> bool:
         return site in self._depth
@@ -240,28 +250,39 @@ class Topology:
         """This tree and one more leaf."""
         if site in self._depth:
             raise ConfigurationError(f"site {site!r} exists already", "give the new site a name of its own")
-        depth = {**self._depth, site: self.depth(parent) + 1}
-        sites = list(self.sites)
-        bisect.insort(sites, site, key=lambda name: (depth[name], name))
+        depth = self.depth(parent) + 1
         return replace(
             self,
-            sites=tuple(sites),
-            _site={**self._site, site: Site(site, tuple(hosts), cpu_price)},
-            _parent={**self._parent, site: parent},
-            _link={**self._link, site: link},
-            _depth=depth,
-            _children={**self._children, parent: tuple(sorted((*self.children(parent), site)))},
+            _ordered=None,
+            _site=changed(self._site, {site: Site(site, tuple(hosts), cpu_price)}),
+            _parent=changed(self._parent, {site: parent}),
+            _link=changed(self._link, {site: link}),
+            _depth=changed(self._depth, {site: depth}),
+            _children=self._with_child(site, None, parent),
         )
 
     def with_parent(self, site: SiteId, parent: SiteId, link: Link) -> "Topology":
         """This tree with a site, and all below it, below another parent."""
         if self.is_at_or_above(site, parent):
             raise ConfigurationError(f"{parent!r} is below {site!r}", "choose a parent that is not")
-        parents = {each: (above, self._link[each]) for each, above in self._parent.items()}
-        parents[site] = (parent, link)
-        hosts = {each.id: each.hosts for each in self._site.values()}
-        prices = {each.id: each.cpu_price for each in self._site.values()}
-        return _grow(self.root, parents, hosts, prices, self.unused)
+        deeper = self.depth(parent) + 1 - self.depth(site)
+        moved = (site, *self.below(site)) if deeper else ()
+        return replace(
+            self,
+            _ordered=None if deeper else self._ordered,
+            _parent=changed(self._parent, {site: parent}),
+            _link=changed(self._link, {site: link}),
+            _depth=changed(self._depth, {each: self._depth[each] + deeper for each in moved}),
+            _children=self._with_child(site, self._parent[site], parent),
+        )
+
+    def with_link(self, child: SiteId, link: Link) -> "Topology":
+        """This tree with another link between a site and its parent."""
+        return self if self.link(child) == link else replace(self, _link=changed(self._link, {child: link}))
+
+    def with_details(self, site: Site) -> "Topology":
+        """This tree with another description of a site that it has: its hosts, its price."""
+        return self if self.site(site.id) == site else replace(self, _site=changed(self._site, {site.id: site}))
 
     def with_host(self, name: str) -> "Topology":
         """This tree with one more place at each site, `site/name`, beside those that it has."""
@@ -277,18 +298,36 @@ class Topology:
             raise ConfigurationError(f"site {site!r} has sites below it", f"remove {', '.join(children)} first")
         if site == self.root:
             raise ConfigurationError(f"{site!r} is the root", "keep it: every topology has a root")
-        parent = self._parent[site]
-        siblings = tuple(child for child in self._children[parent] if child != site)
         return replace(
             self,
-            sites=tuple(name for name in self.sites if name != site),
+            _ordered=None,
             unused=tuple(edge for edge in self.unused if site not in edge[:2]),
-            _site=_without(self._site, site),
-            _parent=_without(self._parent, site),
-            _link=_without(self._link, site),
-            _depth=_without(self._depth, site),
-            _children={**self._children, parent: siblings} if siblings else _without(self._children, parent),
+            _site=changed(self._site, {}, [site]),
+            _parent=changed(self._parent, {}, [site]),
+            _link=changed(self._link, {}, [site]),
+            _depth=changed(self._depth, {}, [site]),
+            _children=self._with_child(site, self._parent[site], None),
         )
+
+    def _with_child(
+        self, child: SiteId, source: SiteId | None, target: SiteId | None
+    ) -> Mapping[SiteId, tuple[SiteId, ...]]:
+        """Children as they are when one goes from one parent to another, or comes or goes. All stay sorted."""
+        if source == target:
+            return self._children
+        put, gone = {}, []
+        if source is not None:
+            siblings = self._children[source]
+            at = bisect.bisect_left(siblings, child)
+            put[source] = siblings[:at] + siblings[at + 1 :]
+            if not put[source]:
+                del put[source]
+                gone.append(source)
+        if target is not None:
+            siblings = self._children.get(target, ())
+            at = bisect.bisect_left(siblings, child)
+            put[target] = (*siblings[:at], child, *siblings[at:])
+        return changed(self._children, put, gone)
 
     def _known(self, site: SiteId) -> SiteId:
         if site not in self._depth:
@@ -334,9 +373,3 @@ def _grow(
 def _joins(parents: Mapping[SiteId, tuple[SiteId, Link]], a: SiteId, b: SiteId) -> bool:
     """Whether the tree uses the link between a and b."""
     return any(child in parents and parents[child][0] == parent for child, parent in ((a, b), (b, a)))
-
-
-def _without(mapping: Mapping[SiteId, T], site: SiteId) -> dict[SiteId, T]:
-    rest = dict(mapping)
-    del rest[site]
-    return rest

@@ -4,10 +4,11 @@ Falcon III-B: an instance is at or above all producers of its keys, at every mom
 the same time, so none of them may count on another's end.
 """
 
+from collections import UserDict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from peregrine.core.attachments import Attachments
-from peregrine.core.keyspace import KeySet
+from peregrine.core.keyspace import KeySet, group_of, stable_hash
 from peregrine.core.mechanisms.program import Mechanism
 from peregrine.core.operator import OpSpec
 from peregrine.core.placement import Placement
@@ -21,6 +22,39 @@ FedKeys = tuple[tuple[OpId, KeySet], ...]
 Feeds = Mapping[SourceId, FedKeys]  # for which operators and keys each source produces
 
 
+class IndexedFeeds(UserDict[SourceId, FedKeys]):
+    """Feeds that are asked by key. With many sources: a plain dict is read from end to end for each question."""
+
+    def __init__(self, feeds: Feeds | None = None) -> None:
+        self._nth: dict[SourceId, int] = {}  # the order in which sources came
+        self._of_key: dict[tuple[OpId, str], dict[SourceId, None]] = {}
+        self._of_whole: dict[tuple[OpId, int], dict[SourceId, None]] = {}  # feed the whole group, but for single keys
+        self._in_group: dict[tuple[OpId, int], dict[SourceId, None]] = {}  # feed anything of the group
+        super().__init__(feeds or {})
+
+    def __setitem__(self, source: SourceId, fed: FedKeys) -> None:
+        # What it fed before stays in the index: `of` says who may feed a key, and there are few who change.
+        self._nth.setdefault(source, len(self._nth))
+        super().__setitem__(source, fed)
+        for op, keys in fed:
+            for name in keys.plus:
+                self._of_key.setdefault((op, name), {})[source] = None
+            for group in keys.whole:
+                self._of_whole.setdefault((op, group), {})[source] = None
+            for group in keys.touched_groups():
+                self._in_group.setdefault((op, group), {})[source] = None
+
+    def of(self, op: OpId, keys: KeySet) -> list[SourceId]:
+        """All that may feed any of these keys, in the order in which they came."""
+        found: set[SourceId] = set()
+        for group in keys.whole:
+            found.update(self._in_group.get((op, group), ()))
+        for name in keys.plus:
+            found.update(self._of_key.get((op, name), ()))
+            found.update(self._of_whole.get((op, group_of(stable_hash(name), keys.groups)), ()))
+        return sorted(found, key=self._nth.__getitem__)
+
+
 class AttachedProducers:
     """The sources that produce for some keys, each where it is attached at the time of the question."""
 
@@ -29,8 +63,9 @@ class AttachedProducers:
         self._attachments = attachments
 
     def __call__(self, op: OpId, keys: KeySet) -> Iterator[tuple[str, SiteId]]:
-        for source, fed in self._feeds.items():
-            at = self._attachments.at(source)
+        feeds = self._feeds
+        for source in feeds.of(op, keys) if isinstance(feeds, IndexedFeeds) else feeds:
+            at, fed = self._attachments.at(source), feeds.get(source, ())
             if at is not None and any(mine == op and not its_keys.isdisjoint(keys) for mine, its_keys in fed):
                 yield source, at
 

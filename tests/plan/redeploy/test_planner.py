@@ -14,8 +14,9 @@ from peregrine.core.operator import OpSpec
 from peregrine.core.reconfigure import Move, taken_back
 from peregrine.core.topology import Link, Site, Topology
 from peregrine.errors import PlanError, UnknownName
-from peregrine.plan.redeploy.delta import Action, State
+from peregrine.plan.redeploy.delta import Action, RunningFragment, State
 from peregrine.plan.redeploy.events import LinkRemoved, LinkSet, SiteMoved, SiteRemoved, SiteSet, Station, TopologyEvent
+from peregrine.plan.redeploy.layout import AppId
 from peregrine.plan.redeploy.planner import Planner, Redeployment, Scope
 from peregrine.types import OpId, PlaceId, SiteId, SourceId
 from redeploy_worlds import GROUPS, all_violations, keys, planner_of, site
@@ -72,14 +73,28 @@ def test_a_train_changes_edges_and_its_keys_follow() -> None:
     assert plan.stages == ((Move(PARTIAL, keys("t8"), PlaceId("n5"), PlaceId("n6")),),)
     states = {context.site: context.state for context in redeployment.contexts}
     assert states == {N8: State.TO_BE_UPDATED, N5: State.TO_BE_UNDEPLOYED, N6: State.TO_BE_DEPLOYED}
-    (marker,) = redeployment.markers
-    assert {entry.site: (entry.version, entry.action, entry.next_version) for entry in marker.entries} == {
-        N8: (1, Action.UPDATE, 2),
-        N5: (1, Action.UPDATE_THEN_DRAIN, 2),
-    }
-    assert marker.enters_at == (N8,)
+    touched = {context.site: (context.version_before, context.version_after) for context in redeployment.contexts}
+    assert touched == {N8: (1, 2), N5: (1, None), N6: (None, 1)}
+    actions = {context.site: context.action for context in redeployment.contexts}
+    assert actions == {N8: Action.UPDATE, N5: Action.UPDATE_THEN_DRAIN, N6: None}
+    operators = {context.site: (context.came, context.went) for context in redeployment.contexts}
+    assert operators == {N8: ((), ()), N5: ((), (PARTIAL,)), N6: ((PARTIAL,), ())}
     planner.succeeded()
     assert all_violations(planner) == []
+
+
+def test_what_is_at_each_site_is_told_with_its_version() -> None:
+    planner = railway()
+    before = planner.fragments()
+    assert {each.version for each in before} == {1}
+    redeploy(planner, SiteMoved(N8, N5, N6, LINK, 1))
+    planner.succeeded()
+    changed = [each for each in planner.fragments() if each not in before]
+    assert changed == [
+        RunningFragment(N6, AppId("rail"), 1, (PARTIAL,), ()),
+        RunningFragment(N8, AppId("rail"), 2, (), (SourceId("t8"),)),
+    ]
+    assert [each.site for each in before if each not in planner.fragments()] == [N5, N8]
 
 
 def test_back_again_the_versions_go_on() -> None:
@@ -230,12 +245,10 @@ def test_what_was_moved_already_is_brought_back_last_first() -> None:
     assert back.stages == ((Move(PARTIAL, keys("t8"), PlaceId("n3"), PlaceId("n5")),),)
 
 
-@pytest.mark.parametrize("scope", [Scope.HOLISTIC_SERIAL, Scope.HOLISTIC_CONCURRENT])
-def test_the_baselines_take_everything_away_and_deploy_it_again(scope: Scope) -> None:
-    planner = railway(scope=scope)
+def test_the_baseline_takes_everything_away_and_deploys_it_again() -> None:
+    planner = railway(scope=Scope.HOLISTIC)
     redeployment = redeploy(planner, SiteMoved(N8, N5, N6, LINK, 1))
     assert redeployment.apps == ("other", "rail")
-    assert redeployment.waves == ((("other",), ("rail",)) if scope is Scope.HOLISTIC_SERIAL else (("other", "rail"),))
     away = [context for context in redeployment.contexts if context.state is State.TO_BE_UNDEPLOYED]
     assert {(context.site, context.app) for context in away} == {
         *((each, "rail") for each in (N3, N4, N5, N7, N8)),

@@ -1,8 +1,10 @@
-"""The difference between two deployments, as it is sent out: contexts for fragments, a marker for each application.
+"""The difference between two deployments: a context for each fragment that is another one afterwards.
 
-A fragment is what one application has on one site: operators and attached sources. A context brings a fragment from
-one version to the next (ISQD 4.1); a reconfiguration marker says, in the stream, when (4.2). Consumers that stay where
-they are get no context, although their rows come another way: rules are looked up by key, nobody knows its producers.
+A fragment is what one application has on one site: operators and attached sources. A context says what becomes of it,
+from one version to the next (ISQD 4.1). When it becomes so, routers find out in the stream, by the markers of
+migrations and by the messages of rehomings (docs/decisions/0021): a context is for whoever wants to know what is
+touched. Consumers that stay where they are get none, although their rows come another way: rules are looked up by key,
+nobody knows its producers.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -26,11 +28,11 @@ class State(StrEnum):
 
 
 class Action(StrEnum):
-    """What a fragment does when the marker reaches it, behind all rows that went before."""
+    """What a fragment does when the word of it comes, in the stream, behind all rows that went before (ISQD 4.2)."""
 
-    DRAIN = "drain"  # finish what is there, and end
-    UPDATE = "update"  # finish what is there, and go on as the next version
-    UPDATE_THEN_DRAIN = "update then drain"  # go on as a version that sends its state away, then end
+    DRAIN = "drain"  # finish what is there, and end: the mechanism `drain`, for what has no state
+    UPDATE = "update"  # finish what is there, and go on as the next version: rules and parents change
+    UPDATE_THEN_DRAIN = "update then drain"  # send the state away, working on, then end: the mechanism `live`
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,38 +45,55 @@ class Fragment:
         return bool(self.operators or self.sources)
 
 
+NOTHING = Fragment((), (), None)
+
+
 @dataclass(frozen=True, slots=True)
 class Context:
     site: SiteId
     app: AppId
     state: State
     version: int  # from now on; of one that goes, its last
-    fragment: Fragment  # as it will be; of one that goes, as it was
+    before: Fragment  # as it is until then: empty, if there is none
+    after: Fragment  # as it will be: empty, if it goes
     gains: Share  # keys that come, with their state
     loses: Share  # keys that go
+    action: Action | None = None  # None: it is new, and begins with the first row or state that comes
+
+    @property
+    def version_before(self) -> int | None:
+        """None: there is none until then."""
+        match self.state:
+            case State.TO_BE_DEPLOYED:
+                return None
+            case State.TO_BE_UPDATED:
+                return self.version - 1
+            case State.TO_BE_UNDEPLOYED:
+                return self.version
+
+    @property
+    def version_after(self) -> int | None:
+        """None: it ends."""
+        return None if self.state is State.TO_BE_UNDEPLOYED else self.version
+
+    @property
+    def came(self) -> tuple[OpId, ...]:
+        return tuple(op for op in self.after.operators if op not in self.before.operators)
+
+    @property
+    def went(self) -> tuple[OpId, ...]:
+        return tuple(op for op in self.before.operators if op not in self.after.operators)
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class RunningFragment:
+    """What an application has on a site."""
+
     site: SiteId
-    version: int  # of the fragment that is to act: any other ignores the marker
-    action: Action
-    next_version: int | None  # None: it ends
-
-
-@dataclass(frozen=True, slots=True)
-class ReconfigurationMarker:
-    """New fragments are not in it: they start when their context is there, or when their state is."""
-
     app: AppId
-    entries: tuple[Entry, ...]
-    enters_at: tuple[SiteId, ...]  # the lowest of its sites: from there it follows the rows up
-
-
-@dataclass(frozen=True, slots=True)
-class Delta:
-    contexts: tuple[Context, ...]
-    markers: tuple[ReconfigurationMarker, ...]
+    version: int
+    operators: tuple[OpId, ...]
+    sources: tuple[SourceId, ...]  # that have said what they feed
 
 
 def touched_spots(layout: Layout, shift: Shift, relocations: Iterable[Relocation]) -> set[Spot]:
@@ -93,12 +112,11 @@ def fragments(layout: Layout, spots: Iterable[Spot], up: Callable[[SiteId], Site
 def delta(
     world: World,
     layout: Layout,
-    shift: Shift,
     relocations: Iterable[Relocation],
     old: Mapping[Spot, Fragment],
     versions: Mapping[Spot, int],
     afresh: bool = False,
-) -> Delta:
+) -> tuple[Context, ...]:
     """`afresh`: every fragment is taken away and deployed again, whether it has changed or not."""
     gains: dict[Spot, list[tuple[OpId, KeySet]]] = {}
     loses: dict[Spot, list[tuple[OpId, KeySet]]] = {}
@@ -106,33 +124,23 @@ def delta(
         gains.setdefault((site_of(each.target), app_of(each.op)), []).append((each.op, each.keys))
         loses.setdefault((site_of(each.source), app_of(each.op)), []).append((each.op, each.keys))
     contexts: list[Context] = []
-    entries: dict[AppId, list[Entry]] = {}
     new = fragments(layout, old, lambda site: world.parent.get(site))
     for spot in sorted(old):
-        (site, app), version = spot, versions.get(spot, 1 if old[spot] else 0)
+        (site, app), before, after = spot, old[spot], new[spot]
+        version = versions.get(spot, first_version(before))
         comes, goes = tuple(gains.get(spot, ())), tuple(loses.get(spot, ()))
-        stateful = any(not layout.operators[op].stateless for op, _ in goes)
-        taken_away = bool(old[spot]) and (afresh or not new[spot])
-        if taken_away:
-            contexts.append(Context(site, app, State.TO_BE_UNDEPLOYED, version, old[spot], (), goes))
+        if before and (afresh or not after):
+            stateful = any(not layout.operators[op].stateless for op, _ in goes)
             action = Action.UPDATE_THEN_DRAIN if stateful else Action.DRAIN
-            next_version = version + 1 if stateful else None
-            entries.setdefault(app, []).append(Entry(site, version, action, next_version))
-        if new[spot] and (not old[spot] or afresh):
-            # The version in between is the one that sends the state away.
-            at = version + 2 if taken_away and stateful else version + 1
-            contexts.append(Context(site, app, State.TO_BE_DEPLOYED, at, new[spot], comes, ()))
-        elif new[spot] and (new[spot] != old[spot] or comes or goes):
-            contexts.append(Context(site, app, State.TO_BE_UPDATED, version + 1, new[spot], comes, goes))
-            entries.setdefault(app, []).append(Entry(site, version, Action.UPDATE, version + 1))
-    markers = [
-        ReconfigurationMarker(app, tuple(found), _lowest(world, shift, [entry.site for entry in found]))
-        for app, found in sorted(entries.items())
-    ]
-    return Delta(tuple(contexts), tuple(markers))
+            contexts.append(Context(site, app, State.TO_BE_UNDEPLOYED, version, before, NOTHING, (), goes, action))
+        if after and (afresh or not before):
+            contexts.append(Context(site, app, State.TO_BE_DEPLOYED, version + 1, NOTHING, after, comes, ()))
+        elif after and (after != before or comes or goes):
+            at = version + 1
+            contexts.append(Context(site, app, State.TO_BE_UPDATED, at, before, after, comes, goes, Action.UPDATE))
+    return tuple(contexts)
 
 
-def _lowest(world: World, shift: Shift, sites: list[SiteId]) -> tuple[SiteId, ...]:
-    """The sites above none of the others, on the ways that rows still take: those of the old tree."""
-    above = {site for each in sites for site in shift.old_ancestors(each, world)}
-    return tuple(site for site in sites if site not in above)
+def first_version(fragment: Fragment) -> int:
+    """Of a fragment that no redeployment has touched; 0, if there is none."""
+    return 1 if fragment else 0

@@ -25,6 +25,13 @@ def app_of(op: OpId) -> AppId:
     return AppId(op.partition("/")[0])
 
 
+def own_host(op: OpId) -> str:
+    """The host that an operator has for itself at every site, if it is one of those that have one: DataFrame operators
+    (control/transforms.py).
+    """
+    return op.partition("/")[2]
+
+
 class Layout:
     def __init__(
         self,

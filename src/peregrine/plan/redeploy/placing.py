@@ -7,18 +7,21 @@ that leave, shrink or lose a host must be left. All else is kept as it is.
 What must move goes to the lowest site at or above all its producers that is no deeper than where it was, and has room;
 else to the next above with room. So keys follow a train from edge to edge instead of ending at the root. Keys with very
 many producers only climb: to ask all of these producers would cost more than what is affected.
+
+An operator that is on a host of its own is served nowhere else: it stays on hosts of that name, and a site without one
+is none where it could go.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from heapq import heappop, heappush
 from itertools import islice
 
 from peregrine.core.keyspace import KeySet
 from peregrine.errors import PlanError
-from peregrine.plan.redeploy.layout import Layout
+from peregrine.plan.redeploy.layout import Layout, own_host
 from peregrine.plan.redeploy.world import Shift, World, places_of
-from peregrine.types import OpId, PlaceId, SiteId, site_of
+from peregrine.types import OpId, PlaceId, SiteId, host_of, site_of
 
 MANY_PRODUCERS = 32
 
@@ -40,6 +43,26 @@ class _Need:
     keys: KeySet
     producer: SiteId | None = None
     leave: PlaceId | None = None
+
+
+def place_like(op: OpId, place: PlaceId, places: Sequence[PlaceId]) -> PlaceId | None:
+    """Which of these gets keys of an operator that are at `place`: the host of the same name, else the first. None if
+    there is none, or if the operator is on a host of its own, and there is no other of that name.
+    """
+    host = host_of(place)
+    for each in places:
+        if host and host_of(each) == host:
+            return each
+    return None if host == own_host(op) or not places else places[0]
+
+
+def refuge(world: World, shift: Shift, op: OpId, place: PlaceId) -> PlaceId | None:
+    """The nearest place above that is there before and after: keys that must leave can wait there."""
+    for places in shift.refuges(site_of(place), world):
+        found = place_like(op, place, places)
+        if found is not None:
+            return found
+    return None
 
 
 class Placing:
@@ -114,11 +137,8 @@ class Placing:
             if above in world:
                 break
             below = above
-        if self._shift.refuge(site, world) is None:
-            raise PlanError(
-                f"{site} was removed, and what is there has nowhere to wait", "keep a host of a site above it"
-            )
         for op, place in layout.instances_at(site):
+            self._check_refuge(op, place, f"{site} was removed")
             self._need(op, _Need(layout.keys_at(op, place), leave=place))
 
     def _shrink(self, site: SiteId) -> None:
@@ -137,12 +157,17 @@ class Placing:
         too_many = 0 if slots is None else max(len(instances) - slots, 0)
         for nth, (op, place) in enumerate(instances):
             gone = not self._world.has_place(place)
-            if gone and self._shift.refuge(site, self._world) is None:
-                raise PlanError(
-                    f"{place} is gone, and {op} there has nowhere to wait", "keep a host of a site above it"
-                )
+            if gone:
+                self._check_refuge(op, place, f"{place} is gone")
             if gone or nth < too_many:
                 self._need(op, _Need(layout.keys_at(op, place), leave=place))
+
+    def _check_refuge(self, op: OpId, place: PlaceId, why: str) -> None:
+        if refuge(self._world, self._shift, op, place) is None:
+            raise PlanError(
+                f"{why}, and {op} at {place} has nowhere to wait",
+                f"keep a host{_of_its_own(op, place)} of a site above it",
+            )
 
     def _need(self, op: OpId, need: _Need) -> None:
         self._turn(op)
@@ -210,10 +235,16 @@ class Placing:
             here = [each for each in world.places(site) if each != place and layout.has(op, each)]
             if here:
                 return here[0]  # an instance that there is already takes no further slot
+            free = place_like(op, place, world.places(site))
             slots = world.stations[site].slots
-            if slots is None or layout.load(site) - int(site == site_of(place)) < slots:
-                return place if world.has_place(place) and site == site_of(place) else world.main_place(site)
+            if free is not None and (slots is None or layout.load(site) - int(site == site_of(place)) < slots):
+                return place if world.has_place(place) and site == site_of(place) else free
         raise PlanError(
             f"{op} must leave {place}, and no site from {lowest} up to the root has room for it",
-            "give a site on the way more slots, or stop an application",
+            f"give a site on the way more slots{_of_its_own(op, place, ', or a host')}, or stop an application",
         )
+
+
+def _of_its_own(op: OpId, place: PlaceId, what: str = "") -> str:
+    """For the remedy, if the host is not any host."""
+    return f"{what} {own_host(op)!r}" if host_of(place) == own_host(op) else ""

@@ -1,6 +1,6 @@
 """From a batch of facts to a redeployment: algorithm 1 of ISQD, as one pure machine.
 
-    facts -> tree -> affected applications -> layout -> stages, contexts, markers
+    facts -> tree -> affected applications -> layout -> stages, contexts
 
 The world and the layout are changed in place while a redeployment is planned and carried out, and go back to the last
 valid deployment if it is impossible or fails; its facts are then considered again with the next batch. One redeployment
@@ -19,7 +19,7 @@ from peregrine.core.reconfigure import Plan, Stage
 from peregrine.core.validity import FedKeys
 from peregrine.errors import PlanError
 from peregrine.plan.redeploy.changes import Changes
-from peregrine.plan.redeploy.delta import Context, ReconfigurationMarker, Spot, delta, fragments, touched_spots
+from peregrine.plan.redeploy.delta import Context, RunningFragment, Spot, delta, first_version, fragments, touched_spots
 from peregrine.plan.redeploy.events import Fact
 from peregrine.plan.redeploy.layout import AppId, Layout, app_of
 from peregrine.plan.redeploy.placing import Placing, Relocation
@@ -32,11 +32,10 @@ from peregrine.types import OpId, PlaceId, SiteId, SourceId, site_of
 
 
 class Scope(StrEnum):
-    """What is replanned and redeployed. The last two are the baselines of ISQD 7.1, for all applications."""
+    """What is replanned and redeployed."""
 
-    INCREMENTAL = "incremental"  # what is affected, all applications at once
-    HOLISTIC_SERIAL = "holistic serial"  # everything, one application after the other
-    HOLISTIC_CONCURRENT = "holistic concurrent"  # everything, all applications at once
+    INCREMENTAL = "incremental"  # what is affected
+    HOLISTIC = "holistic"  # everything: what the baselines of ISQD 7.1 do, here for all applications
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,10 +56,8 @@ class Redeployment:
     relocations: tuple[Relocation, ...]
     contexts: tuple[Context, ...]
     before: tuple[Plan, ...]  # migrations in the old tree, one plan for each application
-    markers: tuple[ReconfigurationMarker, ...]
     rehomings: tuple[Wave, ...]  # sites that join, change their parents or leave, between the two
     after: tuple[Plan, ...]  # migrations in the new tree
-    waves: tuple[tuple[AppId, ...], ...]  # applications of one wave are redeployed at the same time
 
 
 class Planner:
@@ -141,6 +138,15 @@ class Planner:
         self._news.append(partial(self.layout.assign, op, keys, place))
         self._catch_up()
 
+    def fragments(self) -> list[RunningFragment]:
+        """What each application has at each site; while a redeployment is open, as it will be. Costs what there is."""
+        spots = ((site, app) for site in self.layout.sites() for app in self.layout.apps_at(site))
+        found = sorted(fragments(self.layout, spots, self.world.parent.get).items())
+        return [
+            RunningFragment(*spot, self.versions.get(spot, first_version(each)), each.operators, each.sources)
+            for spot, each in found
+        ]
+
     def _catch_up(self) -> None:
         """News are no part of a redeployment: they must not be taken back with it."""
         if self.open is None:
@@ -189,7 +195,7 @@ class Planner:
     def _place(self, shift: Shift) -> Placing:
         placing = Placing(self.world, self.layout, shift)
         placing.place_affected()
-        if self.scope is not Scope.INCREMENTAL:
+        if self.scope is Scope.HOLISTIC:
             self.world.rebuild()
             placing.place_all()
         return placing
@@ -201,30 +207,26 @@ class Planner:
         shift = world.apply(facts)
         mark = self._changes.mark()
         relocations = self._place(shift).relocations(mark)
-        afresh = self.scope is not Scope.INCREMENTAL
+        afresh = self.scope is Scope.HOLISTIC
         spots = self._all_spots(relocations) if afresh else touched_spots(layout, shift, relocations)
         old = fragments(layout, spots, lambda site: shift.old_parent(site, world))
         apps = set(layout.apps) if afresh else self._affected(shift, relocations)
         courses = self._courses(shift, relocations)
         self._check(shift, relocations)
-        found = delta(world, layout, shift, relocations, old, self.versions, afresh)
-        for context in found.contexts:
+        contexts = delta(world, layout, relocations, old, self.versions, afresh)
+        for context in contexts:
             self._changes.put(self.versions, (context.site, context.app), context.version)
-        ordered = tuple(sorted(apps))
-        serial = self.scope is Scope.HOLISTIC_SERIAL
         return Redeployment(
             number,
             tuple(facts),
             (),
             shift,
-            ordered,
+            tuple(sorted(apps)),
             tuple(relocations),
-            found.contexts,
+            contexts,
             self._plans(number, "before", {app: each.before for app, each in courses.items()}),
-            found.markers,
             all_waves(world, shift),
             self._plans(number, "after", {app: each.after for app, each in courses.items()}),
-            tuple((app,) for app in ordered) if serial else (ordered,),
         )
 
     def _affected(self, shift: Shift, relocations: list[Relocation]) -> set[AppId]:

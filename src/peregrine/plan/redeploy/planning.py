@@ -1,11 +1,15 @@
 """The planner as the manager's machine knows it (`Planning` of `core/redeploying.py`)."""
 
+from dataclasses import replace
+
 from peregrine.core.keyspace import KeySet
+from peregrine.core.placement import Placement
 from peregrine.core.topology import Link, Site, Topology
 from peregrine.errors import PlanError
 from peregrine.plan.redeploy.events import SiteMoved, TopologyEvent
 from peregrine.plan.redeploy.planner import Planner, Redeployment
-from peregrine.types import OpId, PlaceId, SiteId, SourceId
+from peregrine.plan.redeploy.validity import elsewhere, moved_wrongly, violations
+from peregrine.types import OpId, PlaceId, SiteId, SourceId, site_of
 
 
 class PlannedChanges:
@@ -48,5 +52,39 @@ class PlannedChanges:
     def link(self, a: SiteId, b: SiteId) -> Link:
         return self.planner.world.links[a][b]
 
-    def topology(self) -> Topology:
-        return self.planner.world.topology()
+    def deployed(self, redeployment: object, carried_out: Topology) -> tuple[Topology, list[str]]:
+        """What rehomings have made of the tree, with the hosts and links that have changed in their places."""
+        assert isinstance(redeployment, Redeployment)
+        # It was made for the old links: those that no tree uses are known to the planner alone. A value of its own in
+        # any case: whoever planned for an older tree looks again.
+        topology = replace(carried_out, unused=())
+        world, wrong = self.planner.world, []
+        for site in _touched(redeployment):
+            parent = topology.parent(site) if site in topology else None
+            if (site in topology) != (site in world) or parent != world.parent.get(site):
+                wrong.append(f"{site} is below {parent or 'nobody'}, and was to be below {world.parent.get(site)}")
+            elif site in topology:
+                topology = topology.with_details(self.site(site))
+                topology = topology if parent is None else topology.with_link(site, self.link(site, parent))
+        return (world.topology() if wrong else topology), wrong
+
+    def wrong(self, redeployment: object, placement: Placement, taken_back: bool) -> list[str]:
+        assert isinstance(redeployment, Redeployment)
+        world, layout, relocations = self.planner.world, self.planner.layout, redeployment.relocations
+        if taken_back:
+            relocations = tuple(replace(each, source=each.target, target=each.source) for each in relocations)
+        sites = _touched(redeployment)
+        sites.update(dict.fromkeys(site_of(place) for each in relocations for place in (each.source, each.target)))
+        found = [
+            *violations(world, layout, sorted(sites)),
+            *moved_wrongly(world, layout, relocations),
+            *elsewhere(layout, relocations, placement.where),
+        ]
+        return list(dict.fromkeys(found))
+
+
+def _touched(redeployment: Redeployment) -> dict[SiteId, None]:
+    """The sites of which a redeployment says that something changes: they, their links, or their ways to the root."""
+    shift = redeployment.shift
+    told = (site for fact in redeployment.facts for site in fact.subject)
+    return dict.fromkeys(sorted({*told, *shift.moved, *shift.joined, *shift.left, *shift.changed}))

@@ -14,8 +14,9 @@ from dataclasses import dataclass, replace
 
 from peregrine.core.keyspace import KeySet
 from peregrine.core.reconfigure import Move, Stage
-from peregrine.plan.redeploy.layout import Layout
-from peregrine.plan.redeploy.placing import Relocation
+from peregrine.errors import PlanError
+from peregrine.plan.redeploy.layout import Layout, own_host
+from peregrine.plan.redeploy.placing import Relocation, place_like, refuge
 from peregrine.plan.redeploy.world import Shift, World
 from peregrine.types import OpId, PlaceId, SiteId, site_of
 
@@ -40,16 +41,19 @@ def _evacuate(
 ) -> tuple[list[Stage], list[Relocation]]:
     leaving = [each for each in pending if not world.has_place(each.source)]
     rest = [each for each in pending if world.has_place(each.source)]
-    refuge: dict[PlaceId, PlaceId] = {}
-    for place in {each.source for each in leaving}:
-        above = shift.refuge(site_of(place), world)
+    refuges: dict[tuple[OpId, PlaceId], PlaceId] = {}
+    for op, place in {(each.op, each.source) for each in leaving}:
+        above = refuge(world, shift, op, place)
         assert above is not None, "placing has seen to it"
-        refuge[place] = above
+        refuges[op, place] = above
     stages = []
     for op in _consumers_first(layout, {each.op for each in leaving}):
-        moves = [Move(op, each.keys, each.source, refuge[each.source]) for each in leaving if each.op == op]
+        moves = [Move(op, each.keys, each.source, refuges[op, each.source]) for each in leaving if each.op == op]
         stages.append(_perform(layout, moves))
-    rest += [replace(each, source=refuge[each.source]) for each in leaving if refuge[each.source] != each.target]
+    for each in leaving:
+        waits = refuges[each.op, each.source]
+        if waits != each.target:
+            rest.append(replace(each, source=waits))
     return stages, rest
 
 
@@ -103,23 +107,34 @@ def _meet(world: World, layout: Layout, pending: list[Relocation]) -> list[Stage
                 if keys:
                     going.append(Relocation(consumer, keys, place, place))
     ops = _consumers_first(layout, {each.op for each in going})
-    meeting_place = world.main_place(top)
+    by_way_of = [(each, _meeting_place(world, each, top)) for each in going]
     stages = []
     for op in ops:
         moves = [
-            Move(op, each.keys, each.source, meeting_place)
-            for each in going
-            if each.op == op and each.source != meeting_place
+            Move(op, each.keys, each.source, meeting)
+            for each, meeting in by_way_of
+            if each.op == op and each.source != meeting
         ]
         stages.append(_perform(layout, moves))
     for op in reversed(ops):
         moves = [
-            Move(op, each.keys, meeting_place, each.target)
-            for each in going
-            if each.op == op and each.target != meeting_place
+            Move(op, each.keys, meeting, each.target)
+            for each, meeting in by_way_of
+            if each.op == op and each.target != meeting
         ]
         stages.append(_perform(layout, moves))
     return [stage for stage in stages if stage]
+
+
+def _meeting_place(world: World, going: Relocation, top: SiteId) -> PlaceId:
+    found = place_like(going.op, going.source, world.places(top))
+    if found is None:
+        raise PlanError(
+            f"{going.op} goes from {going.source} to {going.target} by way of {top}, which has no host"
+            f" {own_host(going.op)!r}",
+            "give it one, or keep what feeds the operator at another site than the operator",
+        )
+    return found
 
 
 def _consumers_first(layout: Layout, ops: Iterable[OpId]) -> list[OpId]:

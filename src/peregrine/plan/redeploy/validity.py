@@ -8,8 +8,9 @@
 Asked for some sites it looks at what these produce; asked for all, at everything.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
+from peregrine.core.keyspace import KeySet
 from peregrine.plan.redeploy.layout import Layout
 from peregrine.plan.redeploy.placing import MANY_PRODUCERS, Relocation
 from peregrine.plan.redeploy.world import World
@@ -51,6 +52,18 @@ def moved_wrongly(world: World, layout: Layout, relocations: Iterable[Relocation
             yield from _above(world, each.op, each.target, "a producer", site)
 
 
+def elsewhere(
+    layout: Layout, relocations: Iterable[Relocation], where: Callable[[OpId, KeySet], list[tuple[PlaceId, KeySet]]]
+) -> Iterator[str]:
+    """Does whoever carries plans out have these keys where the planner has them? (The two keep books of their own.)"""
+    for each in relocations:
+        for place, keys in where(each.op, each.keys):
+            if list(planned := layout.partition(each.op, keys)) != [place]:
+                yield f"{each.op} {{{keys.describe()}}} is at {place}, and was thought to be at {', '.join(planned)}"
+
+
 def _above(world: World, op: OpId, place: PlaceId, producer: str, at: SiteId) -> Iterator[str]:
-    if site_of(place) not in world or not world.is_at_or_above(site_of(place), at):
+    if at not in world:  # a source has come to a site that was to join, and has not
+        yield f"no path leads to the root from {at}, where {producer} produces for {op}"
+    elif site_of(place) not in world or not world.is_at_or_above(site_of(place), at):
         yield f"{op} at {place} is not above {producer}, which produces for it at {at}"

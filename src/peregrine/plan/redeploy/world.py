@@ -5,7 +5,7 @@ smaller name), so it does not depend on the order of what happened. A change cos
 or slower makes the subtree below it look for new ways, a link that is new or faster is followed as far as it makes ways
 better. `visited` counts the sites that were looked at.
 
-A world is changed in place, and back (`core/topology.py` copies: a router wants a value, a planner wants to try).
+A world is changed in place, and back (a `Topology` is a value: the manager keeps several, a planner wants to try).
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -45,16 +45,13 @@ class Shift:
             yield above
             above = self.old_parent(above, world)
 
-    def refuge(self, site: SiteId, world: "World") -> PlaceId | None:
-        """The nearest place above a site, as it was, that is there before and after: what must leave can wait there."""
+    def refuges(self, site: SiteId, world: "World") -> Iterator[list[PlaceId]]:
+        """Of each site above, as it was, the places that are there before and after: what must leave can wait there."""
         for above in self.old_ancestors(site, world):
             if above in world:
                 before = self.changed.get(above)
                 old = world.places(above) if before is None else places_of(before.site)
-                for place in world.places(above):
-                    if place in old:
-                        return place
-        return None
+                yield [place for place in world.places(above) if place in old]
 
 
 class World:
