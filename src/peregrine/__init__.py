@@ -31,7 +31,15 @@ if TYPE_CHECKING:
     from peregrine.app.windows import Tumbling as Tumbling
     from peregrine.control.running import run as run
     from peregrine.core.topology import Link as Link
+    from peregrine.core.topology import Site as Site
     from peregrine.core.topology import Topology as Topology
+    from peregrine.plan.redeploy.detector import Patience as Patience
+    from peregrine.plan.redeploy.events import LinkRemoved as LinkRemoved
+    from peregrine.plan.redeploy.events import LinkSet as LinkSet
+    from peregrine.plan.redeploy.events import SiteMoved as SiteMoved
+    from peregrine.plan.redeploy.events import SiteRemoved as SiteRemoved
+    from peregrine.plan.redeploy.events import SiteSet as SiteSet
+    from peregrine.plan.redeploy.events import Station as Station
 
 __version__ = "0.1.0"
 
@@ -44,7 +52,9 @@ _WHERE = {
     "app.testing": "InMemory",
     "app.windows": "CountSliding CountTumbling Session Sliding Tumbling",
     "control.running": "run",
-    "core.topology": "Link Topology",
+    "core.topology": "Link Site Topology",
+    "plan.redeploy.detector": "Patience",
+    "plan.redeploy.events": "LinkRemoved LinkSet SiteMoved SiteRemoved SiteSet Station",
 }
 _MODULES = {name: module for module, names in _WHERE.items() for name in names.split()}
 

@@ -8,6 +8,7 @@ cloud
 """
 
 import os
+import re
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -29,6 +30,7 @@ from peregrine.core.topology import Link, Site, Topology
 from peregrine.errors import PeregrineError
 from peregrine.log.record_log import Fsync
 from peregrine.net.device import Device
+from peregrine.net.protocol import Neighbour
 from peregrine.plan.redeploy.events import LinkSet, SiteMoved, SiteRemoved, SiteSet, Station, TopologyEvent
 from peregrine.types import PlaceId, SiteId, SourceId, site_of
 from peregrine.workloads import road, tm
@@ -39,6 +41,7 @@ LINK = Link(1.0, 100.0)
 TREE = Topology.tree(CLOUD, {REGION1: (CLOUD, LINK), REGION2: (CLOUD, LINK), EDGE: (REGION1, LINK)})
 CARS = 6
 PATIENCE_S = 180.0
+PAGE = Path(__file__).parents[2] / "docs" / "mobility.md"
 
 
 class Run:
@@ -156,3 +159,30 @@ def test_sites_change_parents_join_with_a_host_and_leave_while_spark_applies_row
         run.until(lambda: KIOSK not in up.routers)
         assert KIOSK not in {place for place, _, _, blob in up.states_by_place() if canonical(blob)}
         assert audit_deployment(up) == []
+
+
+def test_the_page_about_topology_changes_shows_what_happens(spark: Any) -> None:
+    page = PAGE.read_text("utf-8")
+    (block,) = (each for each in re.findall(r"```python\n(.*?)```", page, re.DOTALL) if "with run(" in each)
+    shown = re.search(r"What the first change prints:\n\n```\n(.*?)\n```", page, re.DOTALL)
+    scope: dict[str, Any] = {"__name__": "page"}
+
+    def cut(*ends: str) -> None:
+        for near, far in (ends, ends[::-1]):
+            scope["running"].deployment.clients[near].tell_neighbours({SiteId(far): Neighbour("")})
+
+    def until(true: Callable[[], bool]) -> None:
+        deadline_s = time.monotonic() + PATIENCE_S
+        while not true():
+            assert time.monotonic() < deadline_s, "it takes too long"
+            time.sleep(0.05)
+
+    printed: list[tuple[Any, ...]] = []
+    scope |= {"cut": cut, "until": until, "print": lambda *what: printed.append(what)}
+    exec(compile(block, str(PAGE), "exec"), scope)
+    assert shown is not None and printed[0] == (shown.group(1),)
+    assert [(each.source, each.target) for each in scope["joined"].redeployed[0].rehomed] == [(None, "edge2")]
+    assert [(each.source, each.target) for each in scope["left"].redeployed[0].rehomed] == [("edge2", None)]
+    what, error = printed[1]
+    assert what == "site train7 is gone" and "train7 was removed" in str(error)
+    assert printed[2] == ([1, 2, 3],)

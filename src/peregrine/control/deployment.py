@@ -1,6 +1,6 @@
 """What runs: the handle that `local` gives, with which a user sends rows, submits plans and reads results."""
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
@@ -8,7 +8,7 @@ from urllib.parse import quote
 import pyarrow as pa
 
 from peregrine.config import check_runner
-from peregrine.control.changing import Changed
+from peregrine.control.changing import Changed, check_hosts
 from peregrine.control.driver import ManagerDriver
 from peregrine.control.hosts import HostProcess
 from peregrine.control.monitor import Monitor
@@ -30,6 +30,7 @@ from peregrine.net.launch import RouterProcess
 from peregrine.net.protocol import CHUNKS, Status
 from peregrine.net.settings import RouterSettings
 from peregrine.net.uplink import Uplinks
+from peregrine.plan.redeploy.delta import RunningFragment
 from peregrine.plan.redeploy.detector import Patience
 from peregrine.plan.redeploy.events import TopologyEvent
 from peregrine.proof import Lines
@@ -61,7 +62,7 @@ class Deployment:
         self.spark: Any  # a SparkSession: only spark/ knows its type
         self.host: Any  # the query in it that serves all places
         self.hosts: dict[SiteId, HostProcess] = {}  # with hosts="per-site"; then there is no session here
-        self.apart: frozenset[PlaceId] = frozenset()  # places that somebody else serves
+        self.apart: Container[PlaceId] = frozenset()  # places that somebody else serves
         self.runner: Runner = "microbatch"  # how hosts run, but for the sites that have one of their own
         self.runners: dict[SiteId, Runner] = {}
         self.serve: Callable[[Collection[SiteId]], None] | None = None  # sites may come and go; None: not with hosts
@@ -188,17 +189,25 @@ class Deployment:
         """Sites and links have changed: waits until the deployment has followed, or has put it off."""
         wanted = tuple(events)
         for event in wanted:
-            self.rehousing.check(event)
+            self._check(event)
         return self.driver.change(wanted, timeout_s)
 
     def tell(self, event: TopologyEvent) -> None:
         """As `change`, without waiting: it is on the disk, and is carried out also if this process dies."""
-        self.rehousing.check(event)
+        self._check(event)
         self.driver.tell(event)
+
+    def _check(self, event: TopologyEvent) -> None:
+        self.rehousing.check(event)
+        check_hosts(self.topology, self.driver.complete(event))
 
     def monitor(self, patience: Patience | None = None) -> Monitor:
         """Watches the links that there are by plan, and tells those that are lost and those that are back."""
         return self.rehousing.monitor(self._token, patience)
+
+    def fragments(self) -> tuple[RunningFragment, ...]:
+        """What each application has at each site now; while a topology change is under way, as it will be."""
+        return self.driver.fragments()
 
     def results(self, after: int = 0) -> tuple[pa.Table, int]:
         """Results from a position on, and the position to read on from."""

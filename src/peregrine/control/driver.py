@@ -7,18 +7,19 @@ with this process: the machine asks again. What it was told and has decided is o
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import suppress
 from types import TracebackType
 from typing import TypeVar
 
-from peregrine.control.changing import Changed, sites_of
+from peregrine.control.changing import Changed, fragments_of, sites_of
 from peregrine.control.durable_manager import DurableManager
 from peregrine.control.supervisor import Incident
 from peregrine.core.coordinator import Cancel, PlanEnded, Submit, ToRouter
 from peregrine.core.manager import Manager, ManagerEvent
-from peregrine.core.messages import Attached, Reached, Rehome, Rehomed, Report, Stray, Tick
+from peregrine.core.messages import Attached, Begin, Reached, Rehome, Rehomed, Report, Stray, Tick
+from peregrine.core.migrate import Migration
 from peregrine.core.reconfigure import Plan
 from peregrine.core.redeploying import PutOff, Redeployed, Redeploying, TopologyChanged
 from peregrine.core.rehoming import Rehoming
@@ -26,8 +27,9 @@ from peregrine.core.topology import Link
 from peregrine.core.validity import FedKeys
 from peregrine.errors import PeregrineError, StorageError, Unreachable
 from peregrine.net.client import RouterClient
+from peregrine.plan.redeploy.delta import RunningFragment
 from peregrine.plan.redeploy.events import TopologyEvent
-from peregrine.types import SiteId, SourceId
+from peregrine.types import OpId, PlaceId, SiteId, SourceId
 
 TICK_S = 0.2
 SENDERS = 8  # routers that are told something at the same time
@@ -62,6 +64,9 @@ class ManagerDriver:
         the parent to be know where the other listens. It is called again with every repetition of the command.
         """
         self._introduce = introduce
+        # Who has something to do for topology changes that the manager knows nothing of says so here:
+        self.complete: Callable[[TopologyEvent], TopologyEvent] = lambda event: event  # before an event is taken
+        self.may_begin: Callable[[Migration], bool] = lambda migration: True  # asked again with every repetition
         self._heard: list[list[PutOff | Redeployed]] = []  # by whoever waits for changes
         self._durable = durable
         self._clients = clients
@@ -103,6 +108,25 @@ class ManagerDriver:
         with self._changed:
             return self.manager.coordinator.knows(plan_id)
 
+    def plan(self, plan_id: str) -> Plan | None:
+        """One that runs."""
+        with self._changed:
+            run = self.manager.coordinator.running.get(plan_id)
+            return None if run is None else run.plan
+
+    def fragments(self) -> tuple[RunningFragment, ...]:
+        """What each application has at each site."""
+        with self._changed:  # else it would be seen while something is tried
+            return tuple(fragments_of(self.manager))
+
+    def places(self, ops: Collection[OpId]) -> set[PlaceId]:
+        """Where these operators are, and where running plans bring them."""
+        with self._changed:
+            coordinator = self.manager.coordinator
+            there = {place for op in ops for place in coordinator.placement.instances(op)}
+            moves = (move for run in coordinator.running.values() for move in run.plan.moves())
+            return there | {move.target for move in moves if move.op in ops}
+
     def feed(self, source: SourceId, feeds: FedKeys) -> None:
         """A source produces for these keys: plans that come are checked against it."""
         with self._changed:
@@ -130,7 +154,7 @@ class ManagerDriver:
 
     def tell(self, event: TopologyEvent) -> None:
         """Something about the topology. Returns when it is durable: what follows from it follows whatever dies."""
-        self._step(TopologyChanged(event))
+        self._step(TopologyChanged(self.complete(event)))
 
     def change(self, events: Iterable[TopologyEvent], timeout_s: float = 60.0) -> Changed:
         """As `tell`, and waits until everything that was told has been carried out or put off."""
@@ -214,6 +238,8 @@ class ManagerDriver:
             if isinstance(effect.command, Rehome):
                 self._introduce(effect.command.rehoming)
                 self._listen_to_all()
+            if isinstance(effect.command, Begin) and not self.may_begin(effect.command.migration):
+                return  # the machine sends it again
             if (client := self._clients.get(effect.site)) is not None:
                 client.offer(effect.command)
         except PeregrineError as error:  # a router is away: the machine asks again

@@ -12,7 +12,7 @@ started again (supervisor.py), and `watch` is told.
 
 import shutil
 import tempfile
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Container, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
@@ -50,7 +50,7 @@ def local(
     tls: bool = False,
     hosts: str = ONE_SESSION,
     master: str | None = None,
-    apart: Collection[PlaceId] = (),
+    apart: Container[PlaceId] = (),
     runner: Runner | Mapping[str, Runner] = "microbatch",
     **router_settings: Any,
 ) -> Iterator[Deployment]:
@@ -76,7 +76,7 @@ def local(
             router_settings |= tls_settings(directory / "tls")
         found(deployment, initial, fsync, dwell_ms, watch, stack, router_settings)
         registry = _publish(directory, operators)
-        deployment.apart = frozenset(apart)
+        deployment.apart = apart
         _choose_runners(deployment, runner)
         if hosts == PER_SITE:
             start_per_site(deployment, registry, token_file, master, stack)

@@ -38,6 +38,7 @@ class Rehousing:
         self._deployment = deployment
         self._start = start
         self._followers: list[Callable[[Topology], None]] = []
+        self.before_farewell: Callable[[SiteId], None] = lambda site: None  # the router of a site is about to end
         self._lock = threading.Lock()
 
     def check(self, event: TopologyEvent) -> None:
@@ -97,6 +98,7 @@ class Rehousing:
                 deployment.serve(deployment.supervised_routers.keys() - {site})
             if site in deployment.hosts:
                 deployment.hosts.pop(site).stop()
+            self.before_farewell(site)
             del deployment.supervised_routers[site]
             deployment.retired.append(router.process.settings)
             deployment.addresses.pop(site, None)

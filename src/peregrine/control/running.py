@@ -12,8 +12,8 @@ It is a deployment (control/local.py) of what the applications compile to, with 
 import functools
 import itertools
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -21,14 +21,18 @@ import msgspec
 
 from peregrine.app.model import App
 from peregrine.config import Config, MigrationSettings, load
+from peregrine.control.beginning import initial_of, options_of, topology_of
+from peregrine.control.changing import Changed, wait_attached
 from peregrine.control.deployment import Deployment
+from peregrine.control.guiding import guiding
 from peregrine.control.local import local
+from peregrine.control.monitor import Monitor
 from peregrine.control.naming import At as At
 from peregrine.control.naming import Names, Wanted, listed
 from peregrine.control.planning import Planner, Preview
 from peregrine.control.sender import Beats, Sender
 from peregrine.control.sharing import names_of, note
-from peregrine.control.transforms import Transforms, check, place_of, places_apart, with_places
+from peregrine.control.transforms import PlacesApart, Transforms, check, place_of, with_places
 from peregrine.core import state
 from peregrine.core.coordinator import PlanEnded
 from peregrine.core.keyspace import KeySet, group_of, stable_hash
@@ -37,10 +41,15 @@ from peregrine.core.messages import REFRESH_MS
 from peregrine.core.placement import Initial
 from peregrine.core.reconfigure import Move, Plan, Stage, even_chunks, in_chunks
 from peregrine.core.topology import Topology
-from peregrine.errors import ConfigurationError, PlanError, Unreachable
+from peregrine.errors import PlanError, Unreachable
+from peregrine.net.follower import Follower
 from peregrine.plan.metrics import Unit
+from peregrine.plan.nearest import Position
+from peregrine.plan.redeploy.delta import RunningFragment
+from peregrine.plan.redeploy.detector import Patience
+from peregrine.plan.redeploy.events import TopologyEvent
 from peregrine.plan.strategy import Strategy
-from peregrine.types import OpId, PlaceId, SiteId
+from peregrine.types import OpId, PlaceId, SiteId, SourceId
 
 PATIENCE_S = 120.0
 
@@ -70,20 +79,12 @@ def run(
     check(transforms, options.get("hosts"))
     settings = load(config, MECHANISMS) if isinstance(config, str | Path) else config
     if settings is not None:
-        topology = _topology_of(settings, topology)
-        options = {**_options_of(settings), **options}
+        topology = topology_of(settings, topology)
+        options = {**options_of(settings), **options}
     topology = with_places(topology or Topology.tree(SiteId("cloud")), transforms)
-    initial = [
-        (op, keys, topology.place(place_of(op, site) if op in transforms else site))
-        for op, keys, site in names.beginnings(at)
-    ]
-    for op in transforms:
-        elsewhere = [keys for of, keys, _ in initial if of == op]
-        rest = functools.reduce(KeySet.__sub__, elsewhere, KeySet.everything(names.specs[op].groups))
-        if rest:
-            initial.append((op, rest, place_of(op, topology.root)))
-    apart = places_apart(topology, transforms)
+    initial = initial_of(names, at, topology)
     note(names.twins, options.get("directory"))
+    apart = PlacesApart(transforms)
     with local(topology, names.specs, names.operators, initial=initial, apart=apart, **options) as deployment:
         running = Running(names, deployment, initial, settings.migration if settings is not None else None)
         running.transforms = Transforms(deployment, transforms, warm_up)
@@ -95,21 +96,6 @@ def run(
                 running.planner.close()
             running.beats.stop()
             running.transforms.stop()
-
-
-def _topology_of(settings: Config, topology: Topology | None) -> Topology:
-    if topology is not None:
-        raise ConfigurationError("a topology, and a configuration that has one", "give one of them")
-    return settings.topology
-
-
-def _options_of(settings: Config) -> dict[str, Any]:
-    """What else a configuration says, as options of a deployment. What the caller says counts more."""
-    found: dict[str, Any] = {
-        "dwell_ms": settings.mobility.dwell_ms,
-        "host_lag_rows": settings.limits.host_lag_rows,
-    }
-    return found | ({"runner": settings.runners} if settings.runners else {})
 
 
 class Running:
@@ -128,14 +114,39 @@ class Running:
         self._names = names
         self._plans = itertools.count(1)
 
-    def device(self, name: str, site: str) -> Sender:
-        """A device at a site. `send` says to which source a record belongs."""
+    def device(self, name: str, site: str, feeds: Mapping[str, Wanted] | None = None) -> Sender:
+        """A device at a site. `send` says to which source a record belongs.
+
+        `feeds` says for which keys of which operators it sends: these stay above it when the topology changes, and
+        plans are checked against it. Without it, keys stay where they are, and its records find them.
+        """
+        if feeds is not None:
+            fed = [(self._names.operator(operator), keys) for operator, keys in feeds.items()]
+            self.deployment.driver.feed(SourceId(name), tuple((op, self._names.keys(op, keys)) for op, keys in fed))
         sources = self._names.sources()
         known = [ingress for found in sources.values() for ingress in found]
         roaming = any(each.roaming for each in known if each.senders is None or name in each.senders)
         made = self.senders[name] = Sender(name, self.deployment.device(name, site, roaming=roaming), sources)
         self.beats.add(made)
+        if feeds is not None:
+            wait_attached(self.deployment.driver.manager, SourceId(name), SiteId(site), PATIENCE_S)
         return made
+
+    def change(self, events: Iterable[TopologyEvent], timeout_s: float = PATIENCE_S) -> Changed:
+        """Sites and links have changed: returns when applications have followed, or with why they cannot yet."""
+        return self.deployment.change(events, timeout_s)
+
+    def monitor(self, patience: Patience | None = None) -> Monitor:
+        """For a `with` block: links that are lost, and links that are back, are changes that nobody has to tell."""
+        return self.deployment.monitor(patience)
+
+    def fragments(self) -> tuple[RunningFragment, ...]:
+        """What each application has at each site now, with its version: how often changes have touched it."""
+        return self.deployment.fragments()
+
+    def guide(self, positions: Mapping[str, Position], **options: Any) -> AbstractContextManager[Follower]:
+        """For a `with` block: devices that follow it go to the nearest of these sites (options: control/guiding.py)."""
+        return guiding(self.deployment, positions, **options)
 
     def move(
         self, operator: str, to: str, keys: Wanted = None, mechanism: str | None = None, timeout_s: float = PATIENCE_S

@@ -4,13 +4,17 @@ Each has a place of its own at every site, `site/name`, because its log is read 
 started where the operator is, and where it is going to be before it moves there: it then practises on the last rows
 that the operator had (Shepherd IV-C), so that it is as fast as the old one when rows come. What has moved away and has
 nothing left to do is stopped.
+
+A user's plan is submitted when all of that is done. Plans that the manager makes when the tree changes are there before
+anybody hears of them: their migrations are not begun until it is. Sites that join get these places, too.
 """
 
 import logging
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
@@ -19,12 +23,16 @@ from peregrine.app.shell import Target
 from peregrine.control.deployment import Deployment
 from peregrine.control.hosts import PER_SITE
 from peregrine.control.metering import tail_of
+from peregrine.core.coordinator import plan_of
 from peregrine.core.messages import WarmUp
+from peregrine.core.migrate import Migration
 from peregrine.core.reconfigure import Plan
 from peregrine.core.rows import Rows, concat
 from peregrine.core.topology import Topology
 from peregrine.errors import ConfigurationError, PeregrineError, PlanError, Unreachable
-from peregrine.types import OpId, PlaceId, site_of
+from peregrine.plan.redeploy.events import SiteSet, TopologyEvent
+from peregrine.plan.redeploy.layout import own_host
+from peregrine.types import OpId, PlaceId, SiteId, host_of, site_of
 
 if TYPE_CHECKING:
     from peregrine.spark.transform import TransformQuery
@@ -60,21 +68,22 @@ def check(transforms: Definitions, hosts: str | None) -> None:
 
 def with_places(topology: Topology, transforms: Definitions) -> Topology:
     for op in transforms:
-        topology = topology.with_host(_host_of(op))
+        topology = topology.with_host(own_host(op))
     return topology
 
 
-def places_apart(topology: Topology, transforms: Definitions) -> frozenset[PlaceId]:
-    """The places that the host does not serve."""
-    return frozenset(place_of(op, site) for op in transforms for site in topology.sites)
-
-
 def place_of(op: OpId, site: str) -> PlaceId:
-    return PlaceId(f"{site}/{_host_of(op)}")
+    return PlaceId(f"{site}/{own_host(op)}")
 
 
-def _host_of(op: OpId) -> str:
-    return op.partition("/")[2]
+class PlacesApart:
+    """The places that the host does not serve, also of sites that join later."""
+
+    def __init__(self, transforms: Iterable[OpId]) -> None:
+        self._hosts = frozenset(map(own_host, transforms))
+
+    def __contains__(self, place: object) -> bool:
+        return isinstance(place, str) and host_of(PlaceId(place)) in self._hosts
 
 
 class Transforms:
@@ -82,22 +91,26 @@ class Transforms:
         self.queries: dict[PlaceId, TransformQuery] = {}
         self._resting: dict[PlaceId, TransformQuery] = {}
         self._expecting: set[PlaceId] = set()  # of plans that are about to be submitted
+        self._prepared: dict[str, bool] = {}  # plans: has all been done for them, or is it just being done?
         self._warm_up = warm_up
         self._deployment = deployment
         self._transforms = transforms
-        self._apart = places_apart(deployment.topology, transforms)
-        self._lock = threading.Lock()
+        self._apart = PlacesApart(transforms)
+        self._lock = threading.Lock()  # of the queries: held while one starts
+        self._plans_lock = threading.Lock()  # of what is prepared: nobody waits for it
         deployment.before_submit = self.prepare
         deployment.after_submit = self._leave_later
+        deployment.driver.complete = self._with_places
+        deployment.driver.may_begin = self._may_begin
+        deployment.rehousing.before_farewell = self._forget
 
     def start(self) -> None:
         """Queries for where operators are, and for where they have been or were about to be when this ended before."""
-        placement = self._deployment.driver.manager.coordinator.placement
+        wanted = self._deployment.driver.places(self._transforms.keys())
         for op in self._transforms:
-            owners = set(placement.instances(op))
             for site in self._deployment.topology.sites:
                 place = place_of(op, site)
-                if place in owners or self._checkpoint(place).exists():
+                if place in wanted or self._checkpoint(place).exists():
                     self.deploy(op, place)
 
     def prepare(self, plan: Plan) -> None:
@@ -116,6 +129,41 @@ class Transforms:
             self.deploy(op, target)
             if self._warm_up:
                 self.practise(op, source, target)
+        if ways:
+            with self._plans_lock:
+                self._prepared[plan.id] = True
+
+    def _may_begin(self, migration: Migration) -> bool:
+        """Of a plan that the manager has made itself nobody was told before: what it needs is started now."""
+        if migration.op not in self._transforms:
+            return True
+        plan = plan_of(migration.id)
+        with self._plans_lock:
+            if plan in self._prepared:
+                return self._prepared[plan]
+            self._prepared[plan] = False
+        threading.Thread(target=self._prepare_late, args=(plan,), name=f"prepare-{plan}", daemon=True).start()
+        return False
+
+    def _prepare_late(self, plan_id: str) -> None:
+        """If it fails it is tried again when the migration is to begin once more."""
+        driver, prepared = self._deployment.driver, False
+        plan = driver.plan(plan_id)
+        try:
+            if plan is not None:
+                self.prepare(plan)
+                prepared = True
+                self._leave_later(plan)
+        except PlanError as error:
+            log.error("plan=%r is given up: %s", plan_id, error)
+            driver.cancel(plan_id)
+        except Exception as error:  # whatever Spark raises, or a router that is away
+            log.warning("plan=%r waits: %s", plan_id, error)
+        finally:
+            if not prepared:
+                self._not_expecting(plan)
+                with self._plans_lock:
+                    self._prepared.pop(plan_id, None)
 
     def deploy(self, op: OpId, place: PlaceId) -> None:
         """Returns when the query of this place runs."""
@@ -158,8 +206,9 @@ class Transforms:
                 return
 
     def _has_applied_all(self, place: PlaceId, deadline_s: float) -> bool:
-        router = self._deployment.clients[site_of(place)]
         while time.monotonic() < deadline_s:
+            if (router := self._deployment.clients.get(site_of(place))) is None:
+                return False  # its site has left
             status = router.status()
             if status.commits.get(place, 0) >= status.ends.get(place, 0):
                 return True
@@ -167,8 +216,9 @@ class Transforms:
         return False
 
     def _leave_later(self, plan: Plan) -> None:
-        self._expecting -= {move.target for move in plan.moves()}
-        left = {move.source for move in plan.moves() if move.op in self._transforms}
+        self._not_expecting(plan)
+        mine = [move for move in plan.moves() if move.op in self._transforms]
+        left = {place for move in mine for place in (move.source, move.target)}  # it may not be carried out to its end
         if left:
             threading.Thread(target=self._leave, args=(plan.id, left), name=f"leave-{plan.id}", daemon=True).start()
 
@@ -176,18 +226,42 @@ class Transforms:
         """A query that has nothing left and will not get anything is stopped; its checkpoint stays, should it go on."""
         with suppress(PeregrineError):  # whatever is in doubt goes on
             self._deployment.wait(plan, LEAVE_S)
-            for place in places:
+            with self._plans_lock:
+                self._prepared.pop(plan, None)
+        for place in places - self._deployment.driver.places(self._transforms.keys()):
+            with suppress(PeregrineError):
                 if self._has_applied_all(place, time.monotonic() + WARM_S):
                     self._rest(place)
 
+    def _not_expecting(self, plan: Plan | None) -> None:
+        self._expecting -= {move.target for move in plan.moves()} if plan is not None else set()
+
     def _rest(self, place: PlaceId) -> None:
-        manager = self._deployment.driver.manager
         with self._lock:
-            wanted = {each for op in self._transforms for each in manager.coordinator.placement.instances(op)}
-            coming = {move.target for run in manager.coordinator.running.values() for move in run.plan.moves()}
-            if place in self.queries and place not in wanted | coming | self._expecting:
+            wanted = self._deployment.driver.places(self._transforms.keys())
+            if place in self.queries and place not in wanted | self._expecting:
                 self._resting[place] = self.queries.pop(place)
                 self._resting[place].stop()
+
+    # --- sites that come and go ---
+
+    def _with_places(self, event: TopologyEvent) -> TopologyEvent:
+        """Who tells that a site joins, or has changed, does not know of these hosts."""
+        if not isinstance(event, SiteSet):
+            return event
+        site = event.station.site
+        hosts = site.hosts or ("",)
+        more = [host for host in map(own_host, self._transforms) if host not in hosts]
+        if not more:
+            return event
+        return replace(event, station=replace(event.station, site=replace(site, hosts=(*hosts, *more))))
+
+    def _forget(self, site: SiteId) -> None:
+        """If it comes back its router has another address."""
+        with self._lock:
+            for known in (self.queries, self._resting):
+                for place in [each for each in known if site_of(each) == site]:
+                    known.pop(place).stop()
 
     def stop(self) -> None:
         for query in [*self.queries.values(), *self._resting.values()]:

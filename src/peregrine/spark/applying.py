@@ -10,10 +10,12 @@ from pathlib import Path
 
 from peregrine.core.host import GroupEntry
 from peregrine.core.large import Sizes, Spill
+from peregrine.core.operator import Operator
 from peregrine.core.shard import Applied, Shard
+from peregrine.errors import UnknownName
 from peregrine.net.chunk_collector import keep, write_down
 from peregrine.net.chunk_files import ChunkFiles
-from peregrine.spark.guard import apply_guarded
+from peregrine.spark.guard import Missing, apply_guarded
 from peregrine.spark.registry import operator_of
 from peregrine.spark.served import served_by
 from peregrine.spark.worker import pages
@@ -39,7 +41,11 @@ class Applier:
     ) -> Applied:
         chunks = self._chunks(place)
         spill = None if chunks is None else Spill(chunks, self.sizes, pages=pages())
-        operator = operator_of(self.registry, op)
+        operator: Operator
+        try:
+            operator = operator_of(self.registry, op)
+        except UnknownName:
+            operator = Missing(op, place)
         outputs, after = apply_guarded(operator, place, op, before, entries, self.chunk_bytes, spill)
         if chunks is not None and spill is not None:
             if self.ahead:

@@ -16,7 +16,7 @@ from peregrine.core.host import GroupEntry, Output, Part, work_off
 from peregrine.core.large import Sealer, Spill, unseal
 from peregrine.core.operator import Marks, Operator, Out, beside_windows, timing_of, with_windows
 from peregrine.core.rows import Row
-from peregrine.errors import StorageError
+from peregrine.errors import ConfigurationError, StorageError
 from peregrine.types import OpId, PlaceId, SourceId
 
 REASON_CHARACTERS = 1000
@@ -60,6 +60,29 @@ def apply_guarded(
     except Exception:  # whatever an operator may raise; what is not its fault raises again below
         guard = Guard(operator, place, op, spill)
         return work_off(guard, state, guard.watch(entries), chunk_bytes, spill)
+
+
+class Missing:
+    """Stands for an operator that this host does not have: its rows become dead letters, and all others go on."""
+
+    def __init__(self, op: OpId, place: PlaceId) -> None:
+        self._op = op
+        self._place = place
+
+    def on_row(self, key: str, value: Any, row: Row, marks: Marks) -> tuple[Any, list[Out]]:
+        raise self._error()
+
+    def on_clock(self, key: str, value: Any, marks: Marks, now_ms: int | None) -> tuple[Any, list[Out]]:
+        return value, []  # a clock for a key that nothing can be known of
+
+    def open_ends(self, value: Any) -> list[int]:
+        raise self._error()
+
+    def _error(self) -> ConfigurationError:
+        return ConfigurationError(
+            f"the host of {self._place} does not have operator {self._op}",
+            "move its keys to where it runs (a DataFrame operator: to site/name), or publish its code",
+        )
 
 
 class Guard:
