@@ -1,9 +1,10 @@
 """What each hand-over of a roaming source cost, one by one.
 
 The bound is a round trip (the detour by way of the site where the ways meet) and one batch (a row may just have missed
-one). Each hand-over is held against the calm just before it: a machine that is shared is half as fast again from one
-minute to the next. And it is held against what sources that stay feel in the same seconds: where even they are late by
-more than a batch, the machine was slow, and that is no fault of the hand-over. Their jitter stands for the batch then.
+one). A machine that is shared is half as fast again from one minute to the next. So each hand-over is held against the
+calm just before it, and the batch is the mean of those that were run while it went on. And it is held against what
+sources that stay feel in the same seconds: where even they are late by more than a batch, the machine stood still for a
+moment, which is no fault of the hand-over. Their jitter stands for the batch then.
 """
 
 from collections.abc import Sequence
@@ -17,7 +18,7 @@ class HandOver:
     calm_ms: float  # from here on nothing moved
     moved_ms: float
     settled_ms: float
-    trigger_ms: float  # the mean of the batches of the calm
+    trigger_ms: float  # the mean of the batches from when it moved until it had settled
 
 
 @dataclass(frozen=True, slots=True)

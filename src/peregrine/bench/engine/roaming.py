@@ -55,7 +55,7 @@ def run_cell(cell: Cell) -> Measured:
             handovers: list[HandOver] = []
             quiet_ms = calm_ms
             for edge, stays in stops(setting.mechanism, edges):
-                moved_ms, before_ms = watch.now_ms(), batch_ms(quiet_ms) if batch_ms is not None else None
+                moved_ms = watch.now_ms()
                 cars.devices[DRIVER].move(edge)
                 if not stays:
                     cars.flow(PASSING_S)
@@ -64,8 +64,8 @@ def run_cell(cell: Cell) -> Measured:
                 ended_ms = watch.now_ms()
                 if setting.mechanism == "drive":
                     cars.flow(LAST_S)
-                    if before_ms is not None:
-                        handovers.append(HandOver(quiet_ms, moved_ms, watch.now_ms(), before_ms))
+                    if batch_ms is not None:
+                        handovers.append(HandOver(quiet_ms, moved_ms, watch.now_ms(), batch_ms(moved_ms)))
                     quiet_ms = watch.now_ms()
                     cars.flow(CALM_S)
             cars.flow(setting.settle_s)
