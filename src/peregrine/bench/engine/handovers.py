@@ -10,7 +10,7 @@ moment, which is no fault of the hand-over. Their jitter stands for the batch th
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from peregrine.measure import Outputs
+from peregrine.measure import Outputs, peak_jitter_ms
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +38,5 @@ def worst_share(handovers: Sequence[HandOver], moved: Outputs, others: Outputs, 
 
 
 def _jitter_ms(handover: HandOver, outputs: Outputs) -> float:
-    """Falcon IV: peak minus mean of the steady state."""
-    seen = outputs.between(handover.moved_ms, handover.settled_ms)
-    return float(seen.latency_ms.max()) - outputs.steady(handover.calm_ms, handover.moved_ms).mean_ms
+    seen, calm = outputs.between(0, handover.settled_ms), outputs.steady(handover.calm_ms, handover.moved_ms)
+    return peak_jitter_ms(seen.emitted_ms, seen.latency_ms, calm, handover.moved_ms)
