@@ -4,6 +4,7 @@ It is there for what a router process would hide or make slow: a look at every o
 """
 
 import threading
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -37,6 +38,7 @@ class StandIn(flight.FlightServerBase):  # type: ignore[misc]
         self.results: list[Row] = []
         self.dead: list[DeadLetter] = []
         self.reports: list[Report] = []
+        self.away: set[PlaceId] = set()  # what hosts of these places offer is not answered
         self._lock = threading.Lock()
 
     def step(self, event: Event) -> None:
@@ -66,6 +68,8 @@ class StandIn(flight.FlightServerBase):  # type: ignore[misc]
         if action.type == protocol.OFFERS:
             raws = msgspec.msgpack.decode(action.body.to_pybytes(), type=list[bytes])
             for event in map(journal.decode, raws):
+                while isinstance(event, FromHost | FromGroups) and event.place in self.away:
+                    time.sleep(0.01)
                 self.offered += _by_group(event)
                 self.step(event)
             yield protocol.encode([(None, None)] * len(raws))
@@ -74,7 +78,9 @@ class StandIn(flight.FlightServerBase):  # type: ignore[misc]
             for place, offset in committed.items():
                 if offset > self.router.commits.get(place, 0):
                     self.step(Committed(place, offset))
-            yield protocol.encode(({place: self.router.ends.get(place, 0) for place in committed}, []))
+            with self._lock:
+                ends = {place: self.router.ends.get(place, 0) for place in committed}
+            yield protocol.encode((ends, []))
         elif action.type == protocol.STATUS:
             router = self.router
             facts = (len(self.results), len(self.dead), [], 0, 0, {}, {}, [], 0)

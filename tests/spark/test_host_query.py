@@ -1,5 +1,6 @@
 """A host on Spark does what `core.host.apply` does on the same log, also when it is stopped in the middle."""
 
+import time
 from collections import Counter
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -11,7 +12,7 @@ from pyspark_operators import Picky
 from harness import CLOUD, OP, SINK, keys, migration
 from peregrine.core.host import apply, by_group
 from peregrine.core.log import MemoryLog
-from peregrine.core.messages import Begin, FromHost
+from peregrine.core.messages import Begin, FromHost, SetOwner
 from peregrine.core.operator import Operator
 from peregrine.core.rows import Marker, Row, Rows, StateRows, rows_of
 from peregrine.core.state import decode
@@ -68,6 +69,26 @@ def test_a_query_that_is_stopped_and_started_again_gives_each_output_once(bench:
     assert min(again) < 2600, "the batch whose commit was lost is applied again"
     assert {(op, g): s for (_, op, g), s in stored(at).items()} == pure_run(at.router.logs[A], 1 << 16)[1]
     assert at.router.audit() == []
+
+
+def test_outputs_go_to_all_places_at_once_and_a_batch_is_committed_when_the_last_has_them(bench: Make) -> None:
+    at = bench({OP: Ledger(SINK)})
+    at.router.step(SetOwner(OP, keys("k3", "k4"), B))
+    at.feed(100)
+    at.start()
+    at.settled()
+    commits, had = dict(at.router.router.commits), len(at.router.results)
+    at.router.away.add(A)
+    try:
+        at.feed(100)
+        at.until(lambda: len(at.router.results) > had)
+        assert {r.key for r in at.router.results[had:]} == {"k3", "k4"}, "the other place does not wait"
+        time.sleep(0.5)  # for a commit that must not come
+        assert dict(at.router.router.commits) == commits
+    finally:
+        at.router.away.clear()
+    at.settled()
+    assert Counter(r.seq for r in at.router.results) == dict.fromkeys(range(200), 1)
 
 
 def test_a_row_that_an_operator_refuses_becomes_a_dead_letter_and_the_stream_goes_on(bench: Make) -> None:

@@ -65,6 +65,7 @@ class Deployment:
         self.apart: Container[PlaceId] = frozenset()  # places that somebody else serves
         self.runner: Runner = "microbatch"  # how hosts run, but for the sites that have one of their own
         self.runners: dict[SiteId, Runner] = {}
+        self.trigger_ms = 0  # between the beginnings of two batches; 0: as soon as they can
         self.serve: Callable[[Collection[SiteId]], None] | None = None  # sites may come and go; None: not with hosts
         self.uplinks = Uplinks()
         self.before_submit: Callable[[Plan], None] = lambda plan: None

@@ -46,7 +46,8 @@ def start_per_site(
     directory = deployment.directory
 
     def start(site: SiteId) -> HostProcess:
-        config = HostConfig(_served(directory, site), token_file, registry, directory / "checkpoints" / site)
+        served, checkpoint = _served(directory, site), directory / "checkpoints" / site
+        config = HostConfig(served, token_file, registry, checkpoint, trigger_ms=deployment.trigger_ms)
         settings = HostSettings(config, master or MASTER, str(directory / f"host-{site}"))
         process = HostProcess(site, settings, directory / f"host-{site}.json", directory / f"host-{site}.log")
         process.on_start = lambda: _note_all(deployment)

@@ -27,7 +27,7 @@ from peregrine.core.chain import chained, deployed
 from peregrine.core.operator import Operator, OpSpec
 from peregrine.core.placement import Initial
 from peregrine.core.topology import Topology
-from peregrine.errors import UnknownName
+from peregrine.errors import ConfigurationError, UnknownName
 from peregrine.log.record_log import Fsync
 from peregrine.net.settings import make_token, read_token
 from peregrine.net.tls import tls_settings
@@ -52,6 +52,7 @@ def local(
     master: str | None = None,
     apart: Container[PlaceId] = (),
     runner: Runner | Mapping[str, Runner] = "microbatch",
+    trigger_ms: int = 0,
     **router_settings: Any,
 ) -> Iterator[Deployment]:
     """`initial` says where keys are when the deployment begins; one that goes on knows better where they are.
@@ -60,7 +61,10 @@ def local(
     `hosts`: "per-site" gives each site a Spark application of its own, at the given Spark `master` (hosts.py).
     `apart`: places that the caller serves (control/transforms.py).
     `runner`: "continuous" applies rows as they come, of all sites or of those that are named; else in batches.
+    `trigger_ms`: how often a batch begins; 0: as soon as the last one has ended.
     """
+    if trigger_ms < 0:
+        raise ConfigurationError(f"trigger_ms = {trigger_ms}", "say how often a batch begins, or 0: as soon as it can")
     with ExitStack() as stack:
         kept = directory is not None
         if directory is None:
@@ -77,6 +81,7 @@ def local(
         found(deployment, initial, fsync, dwell_ms, watch, stack, router_settings)
         registry = _publish(directory, operators)
         deployment.apart = apart
+        deployment.trigger_ms = trigger_ms
         _choose_runners(deployment, runner)
         if hosts == PER_SITE:
             start_per_site(deployment, registry, token_file, master, stack)
@@ -145,7 +150,7 @@ def _start_hosts(
 
     serve(deployment.supervised_routers)
     deployment.serve = serve
-    config = HostConfig(served, token_file, registry, deployment.checkpoint)
+    config = HostConfig(served, token_file, registry, deployment.checkpoint, trigger_ms=deployment.trigger_ms)
     host = deployment.host = HostQuery(session, config)
     stack.callback(host.stop)
     deployment.supervisor.watch_over(host)

@@ -4,8 +4,9 @@
 
 A call of Spark's costs more than what it does for one group of a small place, so all groups of an operator are one
 state of Spark's, or as many as there are shards. The outputs of a batch leave it sideways: the function hands them to
-the place's router before it returns, so Spark commits states and offsets only after the router has them. A batch that
-fails or is repeated gives the same outputs under the same offsets, and the router drops what it has had.
+the place's router before its task ends (`handing.py`), so Spark commits states and offsets only after the router has
+them. A batch that fails or is repeated gives the same outputs under the same offsets, and the router drops what it has
+had.
 """
 
 # pyspark is optional, also where types are checked.
@@ -21,6 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from pyspark import TaskContext
 from pyspark.sql.streaming.state import GroupState, GroupStateTimeout
 from pyspark.sql.types import BinaryType, LongType, StructField, StructType
 
@@ -34,8 +36,9 @@ from peregrine.core.state import CHUNK_BYTES
 from peregrine.errors import MissingChunk
 from peregrine.spark.applying import Applier
 from peregrine.spark.attaching import Attaching, NotHere
+from peregrine.spark.handing import UNKNOWN, handing
 from peregrine.spark.served import fall_back, served_by
-from peregrine.spark.source import EPOCH, LEASE_S, NAME, LogSource
+from peregrine.spark.source import EPOCH, KEY, LEASE_S, NAME, SHARDS, LogSource
 from peregrine.spark.talk import Attach, Settings
 from peregrine.spark.worker import client, freeze_heap, offer_all, patiently
 from peregrine.types import OpId, PlaceId
@@ -64,6 +67,7 @@ class HostConfig:
     checkpoint: Path
     start: Mapping[PlaceId, int] = field(default_factory=dict)  # where a place begins that the checkpoint does not know
     max_rows: int = 100_000  # of each place in a batch
+    trigger_ms: int = 0  # between the beginnings of two batches; 0: each begins when the one before it has ended
     patience_s: float = 60.0  # with a router that is away; then the query fails, and loses nothing
     chunk_bytes: int = CHUNK_BYTES
     shards: int = 1  # a batch writes all state of each shard that it touches; the number stays with a checkpoint
@@ -110,12 +114,13 @@ def start(spark: "SparkSession", config: HostConfig) -> "StreamingQuery":
     applied = (
         logs.load()
         .coalesce(1)  # one task: no exchange between reading and applying
-        .groupBy("place", "op", "shard")
+        .groupBy(*KEY)
         .applyInPandasWithState(shard_function(config), _NOTHING, _STATE, "append", GroupStateTimeout.NoTimeout)
     )
     return (
         applied.writeStream.format("noop")
         .outputMode("append")
+        .trigger(processingTime=f"{config.trigger_ms} milliseconds")
         .option("checkpointLocation", str(config.checkpoint))
         .queryName(f"host {', '.join(served_by(str(config.served)))}")
         .start()
@@ -139,7 +144,7 @@ def shard_function(config: HostConfig) -> ShardFunction:
         told = outgoing(place, op, outputs)
         if told:
             router = client(served_by(served)[place].address, token_file)
-            patiently(lambda: offer_all(router, told), patience_s)
+            handing.hand(lambda: patiently(lambda: offer_all(router, told), patience_s))
 
     def take(place: PlaceId, op: OpId, number: int, shard: Shard, slices: list[Part]) -> bool:
         """What a continuous host has made of the log; has anything changed?"""
@@ -178,7 +183,9 @@ def shard_function(config: HostConfig) -> ShardFunction:
         freeze_heap()
         place, op = PlaceId(key[0]), OpId(key[1])
         shard = Shard.decode(bytes(state.get[0])) if state.exists else Shard()
-        slices = _by_group(frames)
+        slices, shards = _by_group(frames)
+        task = TaskContext.get()
+        handing.begin(None if task is None else task.taskAttemptId(), shards)
         epochs = slices.pop(EPOCH, [])
         changed = bool(slices)
         if slices:
@@ -189,6 +196,7 @@ def shard_function(config: HostConfig) -> ShardFunction:
             state.update((shard.encode(),))
         elif changed and state.exists:
             state.remove()
+        handing.end()
         yield from ()
 
     return apply_shard
@@ -204,14 +212,18 @@ def after(entries: Iterator[tuple[int, GroupEntry]], upto: int) -> Iterator[tupl
             yield entry.offsets[first], replace(entry, offsets=entry.offsets[first:], rows=entry.rows[first:])
 
 
-def _by_group(frames: Frames) -> dict[int, list[Part]]:
-    """Spark sorts by its key only, and hands over much in pieces: `entries_of` puts what a group has in order."""
+def _by_group(frames: Frames) -> tuple[dict[int, list[Part]], int]:
+    """Spark sorts by its key only, and hands over much in pieces: `entries_of` puts what a group has in order. And how
+    many shards the task has, as far as that is known.
+    """
     found: dict[int, list[Part]] = {}
+    shards = UNKNOWN
     for frame in frames:
+        shards = int(frame[SHARDS].iat[0])
         columns = (frame[name].tolist() for name in ("group", "first_offset", "offsets", "body"))
         for group, *part in zip(*columns, strict=True):
             found.setdefault(group, []).append(tuple(part))
-    return found
+    return found, shards
 
 
 def states(spark: "SparkSession", checkpoint: Path) -> dict[tuple[PlaceId, OpId, int], bytes]:

@@ -26,15 +26,28 @@ from peregrine.errors import ProtocolError, TransportError, Unauthorized
 from peregrine.net.protocol import SLICE_SCHEMA
 from peregrine.spark.asking import Advanced, Asking, Committed, callers
 from peregrine.spark.epochs import Epochs, Log
+from peregrine.spark.handing import UNKNOWN
 from peregrine.spark.registry import names
 from peregrine.spark.served import CONTINUOUS, Served, served_by
 from peregrine.spark.worker import client, freeze_heap, patiently
 from peregrine.types import PlaceId
 
 NAME = "peregrine-log"
+KEY = ("place", "op", "shard")  # of a state of Spark's
+SHARDS = "shards"  # how many the batch has, or UNKNOWN
 _SHARD = pa.field("shard", pa.int32(), nullable=False)
-ARROW = SLICE_SCHEMA.append(_SHARD)
-_TYPES = (StringType(), StringType(), IntegerType(), LongType(), BinaryType(), BinaryType(), IntegerType())
+_SHARDS = pa.field(SHARDS, pa.int32(), nullable=False)
+ARROW = SLICE_SCHEMA.append(_SHARD).append(_SHARDS)
+_TYPES = (
+    StringType(),
+    StringType(),
+    IntegerType(),
+    LongType(),
+    BinaryType(),
+    BinaryType(),
+    IntegerType(),
+    IntegerType(),
+)
 SCHEMA = StructType([StructField(name, kind, False) for name, kind in zip(ARROW.names, _TYPES, strict=True)])
 
 EPOCH = -1  # stands for a group in what a continuous place has to read
@@ -176,12 +189,27 @@ class LogReader(DataSourceStreamReader):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         freeze_heap()
         assert isinstance(partition, Stretches)
-        yield from (self._epoch(stretch) for stretch in partition.stretches if stretch.continuous)
         stretches = [stretch for stretch in partition.stretches if not stretch.continuous]
-        for table in self._read_all(stretches):
-            shard = pa.array(table.column("group").to_numpy() % self._shards, pa.int32())
-            sharded = table.append_column(_SHARD, shard)
-            yield from sharded.select(ARROW.names).combine_chunks().to_batches()
+        continuous = [stretch for stretch in partition.stretches if stretch.continuous]
+        yield from map(self._epoch, continuous)
+        if sum(each.end - each.start for each in stretches) > AT_ONCE_ROWS:
+            for stretch in stretches:
+                for table in self._read_stretch(stretch):
+                    yield from self._sharded(table, UNKNOWN)
+        elif stretches:
+            reading = map if len(stretches) == 1 else callers().map
+            read = reading(lambda each: list(self._read_stretch(each)), stretches)
+            table = pa.concat_tables([table for tables in read for table in tables])
+            yield from self._sharded(table, UNKNOWN if continuous else None)
+
+    def _sharded(self, table: pa.Table, shards: int | None) -> Iterator[pa.RecordBatch]:
+        """`shards`: of the whole batch; None: this is all of it."""
+        shard = pa.array(table.column("group").to_numpy() % self._shards, pa.int32())
+        table = table.append_column(_SHARD, shard)
+        if shards is None:
+            shards = len(set(zip(*(table.column(name).to_pylist() for name in KEY), strict=True)))
+        table = table.append_column(_SHARDS, pa.array(np.full(len(table), shards, np.int32)))
+        yield from table.select(ARROW.names).combine_chunks().to_batches()
 
     def _epoch(self, stretch: Stretch) -> pa.RecordBatch:
         """For each shard of a place the word that it is to be taken; its rows do not come by Spark."""
@@ -190,16 +218,9 @@ class LogReader(DataSourceStreamReader):
         columns = (
             *([stretch.place] * len(shards), [op for op, _ in shards], [EPOCH] * len(shards)),
             *([stretch.start] * len(shards), [upto] * len(shards), [b""] * len(shards), [at for _, at in shards]),
+            [UNKNOWN] * len(shards),
         )
         return pa.record_batch([pa.array(*of) for of in zip(columns, ARROW.types, strict=True)], ARROW)
-
-    def _read_all(self, stretches: list[Stretch]) -> Iterator[pa.Table]:
-        if len(stretches) == 1 or sum(each.end - each.start for each in stretches) > AT_ONCE_ROWS:
-            for stretch in stretches:
-                yield from self._read_stretch(stretch)
-        else:
-            for tables in callers().map(lambda each: list(self._read_stretch(each)), stretches):
-                yield from tables
 
     def _read_stretch(self, stretch: Stretch) -> Iterator[pa.Table]:
         at = stretch.start
