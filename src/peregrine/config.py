@@ -44,6 +44,11 @@ class MigrationSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class BatchSettings:
+    trigger_ms: int = 0  # how often a batch begins; 0: as soon as the one before it has ended
+
+
+@dataclass(frozen=True, slots=True)
 class Limits:
     host_lag_rows: int = 100_000  # a router pushes back when its host is further behind
 
@@ -55,6 +60,7 @@ class Config:
     mobility: MobilitySettings = MobilitySettings()
     migration: MigrationSettings = MigrationSettings()
     limits: Limits = Limits()
+    batches: BatchSettings = BatchSettings()
 
 
 def load(path: str | Path, mechanisms: Collection[str] = ()) -> Config:
@@ -82,12 +88,20 @@ def parse(text: str, name: str = "<config>", mechanisms: Collection[str] = ()) -
     mobility = reading.table("[mobility]", sections.get("mobility", {}), _MOBILITY)
     migration = reading.table("[migration]", sections.get("migration", {}), _MIGRATION)
     limits = reading.table("[limits]", sections.get("limits", {}), _LIMITS)
+    batches = reading.table("[batches]", sections.get("batches", {}), _BATCHES)
     mechanism = migration.get("mechanism")
     if mechanism is not None and mechanisms and mechanism not in mechanisms:
         reading.mistake("[migration]", "mechanism", _unknown("mechanism", mechanism, mechanisms))
     reading.finish()
     assert topology is not None, "a topology is absent only where a mistake was found"
-    return Config(topology, runners, MobilitySettings(**mobility), MigrationSettings(**migration), Limits(**limits))
+    return Config(
+        topology,
+        runners,
+        MobilitySettings(**mobility),
+        MigrationSettings(**migration),
+        Limits(**limits),
+        BatchSettings(**batches),
+    )
 
 
 # What a key may hold. A check answers with the problem, or with None.
@@ -162,7 +176,8 @@ _GRAPH_LINK: Mapping[str, Check] = {"a": _name, "b": _name, **_LINK}
 _MOBILITY: Mapping[str, Check] = {"dwell_ms": _whole(0)}
 _MIGRATION: Mapping[str, Check] = {"caught_up_lag_rows": _whole(0), "mechanism": _name, "chunks": _whole(1)}
 _LIMITS: Mapping[str, Check] = {"host_lag_rows": _whole(1)}
-_SECTIONS = ("topology", "sites", "links", "mobility", "migration", "limits")
+_BATCHES: Mapping[str, Check] = {"trigger_ms": _whole(0)}
+_SECTIONS = ("topology", "sites", "links", "mobility", "migration", "limits", "batches")
 
 
 @dataclass(slots=True)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from peregrine.config import Config, Limits, MigrationSettings, MobilitySettings, load, parse
+from peregrine.config import BatchSettings, Config, Limits, MigrationSettings, MobilitySettings, load, parse
 from peregrine.core.topology import Link, Topology
 from peregrine.errors import ConfigurationError
 from peregrine.types import SiteId
@@ -88,10 +88,12 @@ def test_a_root_is_all_that_a_file_needs_and_the_rest_has_defaults() -> None:
 def test_what_is_written_replaces_the_defaults() -> None:
     config = parse(
         TREE + '[mobility]\ndwell_ms = 0\n[migration]\nmechanism = "pause"\nchunks = 8\n[limits]\nhost_lag_rows = 5'
+        "\n[batches]\ntrigger_ms = 150"
     )
     assert config.mobility == MobilitySettings(dwell_ms=0)
     assert config.migration == MigrationSettings(mechanism="pause", chunks=8)
     assert config.limits == Limits(host_lag_rows=5)
+    assert config.batches == BatchSettings(trigger_ms=150)
 
 
 def test_a_configuration_cannot_be_changed() -> None:
@@ -132,7 +134,7 @@ def test_every_mistake_is_told_at_once_each_with_its_place() -> None:
         ("[topology]\nroot = 3", "[topology] root: must be a name in quotes, not 3"),
         ('[topology]\nroot = "a b"', "[topology] root: is not a name: 'a b'; use at least one character, and no '/'"),
         ('topology = "cloud"', "topology: must be a section, written [topology]"),
-        ('root = "cloud"\n[topology]\nroot = "cloud"', "root: unknown section 'root'; known are limits, links"),
+        ('root = "cloud"\n[topology]\nroot = "cloud"', "root: unknown section 'root'; known are batches, limits"),
         (TREE + "[links]\na = 1", "links: must be a section, written [[links]]"),
         (TREE + "[sites]\nx = 3", "[sites.x]: must be a section, not 3"),
         (TREE + '[sites."a/b"]\n', "[sites.'a/b']: is not a name: 'a/b'"),
@@ -153,6 +155,7 @@ def test_every_mistake_is_told_at_once_each_with_its_place() -> None:
         ),
         (TREE + "[mobility]\ndwell_ms = 1.5", "[mobility] dwell_ms: must be a whole number, not 1.5"),
         (TREE + "[mobility]\ndwell_ms = false", "[mobility] dwell_ms: must be a whole number, not False"),
+        (TREE + "[batches]\ntrigger_ms = -1", "[batches] trigger_ms: must be at least 0, not -1"),
         (TREE + "[limits]\nhost_lag_rows = 0", "[limits] host_lag_rows: must be at least 1, not 0"),
         (GRAPH + '[sites.x]\nparent = "cloud"', "[sites.x] parent: a file with [[links]] describes every link there"),
         (

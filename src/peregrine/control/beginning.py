@@ -23,6 +23,7 @@ def options_of(settings: Config) -> dict[str, Any]:
     found: dict[str, Any] = {
         "dwell_ms": settings.mobility.dwell_ms,
         "host_lag_rows": settings.limits.host_lag_rows,
+        "trigger_ms": settings.batches.trigger_ms,
     }
     return found | ({"runner": settings.runners} if settings.runners else {})
 

@@ -268,7 +268,7 @@ def _deployed(
     at: At = {op: {site: sorted(set(keys)) for site, keys in found.items()} for op, found in elsewhere.items()}
     app = application.app(feed.devices, setting.parameters)
     started = _started(setting, compiled, ops) if setting.hosts is not None else at
-    settings: dict[str, Any] = {"watch": watch.on_news, "keep_journal": True, "runner": setting.runner}
+    settings: dict[str, Any] = {"watch": watch.on_news, "keep_journal": True, **setting.hosting}
     with run(app, topology=_topology(setting), at=started, **settings) as running:
         flow = Flow(running, feed, sites if setting.hosts is None else [CLOUD])
         flow.start(watch)

@@ -98,6 +98,7 @@ class Setting(_Struct, frozen=True):
     chunk_keys: int = 0  # and no more than so many in a chunk; 0: as the strategy says
     planned: bool = False  # by `Running.plan`, so that what it predicts is held against what comes
     runner: Runner = "microbatch"  # of all hosts
+    trigger_ms: Annotated[int, msgspec.Meta(ge=0)] = 0  # how often a batch begins; 0: when the last one has ended
     trains: Count = 1  # sites that go from edge to edge, each with a source for all applications
     apps: Count = 1  # of a railway
     shape: Shape = "star"  # of a railway
@@ -110,6 +111,11 @@ class Setting(_Struct, frozen=True):
     warm_s: Positive = 3
     calm_s: Positive = 2.5
     settle_s: Positive = 1.5
+
+    @property
+    def hosting(self) -> dict[str, Any]:
+        """How hosts run, as `local` and `run` want it."""
+        return {"runner": self.runner, "trigger_ms": self.trigger_ms}
 
 
 class Variant(_Struct, frozen=True):

@@ -130,7 +130,7 @@ def run_cell(cell: Cell) -> Measured:
         watch.on_news(news)
 
     trains = [PlaceId(train) for train in railway.trains]  # nothing runs on them
-    settings: dict[str, Any] = {"watch": on_news, "keep_journal": True, "apart": trains, "runner": setting.runner}
+    settings: dict[str, Any] = {"watch": on_news, "keep_journal": True, "apart": trains, **setting.hosting}
     with (
         local(railway.ring.topology(), specs, operators, initial, **settings) as deployment,
         watched(deployment, watch),

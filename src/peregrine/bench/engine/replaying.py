@@ -154,7 +154,7 @@ def run_cell(cell: Cell) -> Measured:
     tree = topology([EDGE], setting)
     initial = [(JOIN, KeySet.everything(GROUPS), PlaceId(EDGE))]
     watch = Watch({})
-    settings: dict[str, Any] = {"watch": watch.on_news, "keep_journal": True, "runner": setting.runner}
+    settings: dict[str, Any] = {"watch": watch.on_news, "keep_journal": True, **setting.hosting}
     with (
         local(tree, specs(), operators(every), initial, **settings) as deployment,
         watched(deployment, watch),

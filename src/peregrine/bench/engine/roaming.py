@@ -41,16 +41,17 @@ def run_cell(cell: Cell) -> Measured:
     initial = [(tm.MOV_AVG, KeySet.of_keys(tm.GROUPS, [car]), PlaceId(edge)) for car, edge in homes.items()]
     watch = Watch(homes)
     tree = topology(edges, setting)
-    settings: dict[str, Any] = {"watch": watch.on_news, "keep_journal": True, "runner": setting.runner}
-    with local(tree, specs, operators, initial, dwell_ms=DWELL_MS, **settings) as deployment:
+    settings: dict[str, Any] = {"watch": watch.on_news, "keep_journal": True, "dwell_ms": DWELL_MS, **setting.hosting}
+    with local(tree, specs, operators, initial, **settings) as deployment:
         cars = Traffic(deployment, homes, setting.rows_per_s, watch)
         with watched(deployment, watch):
             cars.first_results()
             cars.flow(setting.warm_s)
             calm_ms, begin = watch.now_ms(), links.positions(deployment)
             cars.flow(setting.calm_s)
-            batch_ms = partial(stream.trigger_ms, deployment.host.query) if setting.runner == "microbatch" else None
-            trigger_ms = batch_ms(calm_ms) if batch_ms is not None else None
+            batches = setting.runner == "microbatch"
+            interval_ms = partial(_interval_ms, deployment.host.query, setting) if batches else None
+            trigger_ms = interval_ms(calm_ms) if interval_ms is not None else None
             requested_ms = ended_ms = watch.now_ms()
             handovers: list[HandOver] = []
             quiet_ms = calm_ms
@@ -64,8 +65,8 @@ def run_cell(cell: Cell) -> Measured:
                 ended_ms = watch.now_ms()
                 if setting.mechanism == "drive":
                     cars.flow(LAST_S)
-                    if batch_ms is not None:
-                        handovers.append(HandOver(quiet_ms, moved_ms, watch.now_ms(), batch_ms(moved_ms)))
+                    if interval_ms is not None:
+                        handovers.append(HandOver(quiet_ms, moved_ms, watch.now_ms(), interval_ms(moved_ms)))
                     quiet_ms = watch.now_ms()
                     cars.flow(CALM_S)
             cars.flow(setting.settle_s)
@@ -76,6 +77,11 @@ def run_cell(cell: Cell) -> Measured:
     share = worst_share(handovers, outputs, others, setting.round_trip_ms)
     more = {"trigger_ms": trigger_ms, "bytes_on_links": on_links, "proof": proof, "handover": share}
     return of_results(cell, outputs, calm_ms, requested_ms, ended_ms, until_ms, **more)
+
+
+def _interval_ms(query: Any, setting: Setting, from_ms: float) -> float:
+    """Between the beginnings of two batches: what was asked for, unless they take longer."""
+    return max(float(setting.trigger_ms), stream.trigger_ms(query, from_ms))
 
 
 def _owns(watch: Watch, edge: SiteId) -> bool:
