@@ -6,9 +6,12 @@ cloud
   region2
 """
 
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+import os
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 from real_sites import GROUPS, OP, OPERATORS, HostLoop, expected, fill, lines_of, until
@@ -16,6 +19,7 @@ from real_sites import GROUPS, OP, OPERATORS, HostLoop, expected, fill, lines_of
 from peregrine.control.deployment import Deployment
 from peregrine.control.founding import found
 from peregrine.control.guiding import guiding
+from peregrine.control.supervisor import Incident
 from peregrine.core.coordinator import Status
 from peregrine.core.keyspace import KeySet
 from peregrine.core.topology import Link, Site, Topology
@@ -38,14 +42,16 @@ KEYS = KeySet.of_keys(GROUPS, NAMES)
 
 
 @contextmanager
-def deployed(directory: Path, topology: Topology = TREE, tls: bool = False) -> Iterator[Deployment]:
+def deployed(
+    directory: Path, topology: Topology = TREE, tls: bool = False, watch: Callable[[Any], None] = lambda told: None
+) -> Iterator[Deployment]:
     directory.mkdir()
     settings = {"tick_ms": 20, **(tls_settings(directory / "tls") if tls else {})}
     with ExitStack() as stack:
         secret = make_token(directory / "token")
         made = Deployment(topology, {spec.op: spec for spec in OPERATORS}, directory, secret, kept=True)
         initial = ((OP, KEYS, PlaceId(REGION1)),)
-        found(made, initial, Fsync.OFF, 5000, lambda told: None, stack, settings)
+        found(made, initial, Fsync.OFF, 5000, watch, stack, settings)
         stack.callback(made.close_devices)
         stack.enter_context(made.driver)
         stack.callback(made.supervisor.stop)
@@ -141,6 +147,39 @@ def test_devices_follow_the_guide_of_a_deployment_also_to_sites_that_join(tmp_pa
         assert KIOSK not in up.topology
         follower.seen(device, (1990.0, 0.0))
         until(lambda: device.site == REGION2)
+
+
+def test_a_guide_that_is_killed_comes_back_to_its_address_and_devices_go_on_following(tmp_path: Path) -> None:
+    incidents: list[Incident] = []
+
+    def watch(told: Any) -> None:
+        if isinstance(told, Incident):
+            incidents.append(told)
+
+    with deployed(tmp_path / "run", watch=watch) as up:
+        with guiding(up, {REGION1: (0.0, 0.0), REGION2: (1000.0, 0.0)}) as follower:
+            device = up.device("car", follower.nearest((10.0, 0.0)), roaming=True)
+            follower.follow(device)
+            for nth, (site, x) in enumerate([(REGION2, 990.0), (REGION1, 10.0)], 1):
+                (killed,) = guides(up)
+                os.kill(killed, signal.SIGKILL)
+                until(lambda killed=killed: killed not in guides(up))  # type: ignore[misc]
+                follower.seen(device, (x, 0.0))  # this one never hears of it
+                until(lambda site=site: device.site == site)  # type: ignore[misc]
+                until(lambda nth=nth: len(incidents) == 2 * nth)  # type: ignore[misc]
+        assert guides(up) == []
+    assert incidents == 2 * [Incident("guide", "failed", "the process has ended"), Incident("guide", "restarted")]
+
+
+def guides(up: Deployment) -> list[int]:
+    """The guide processes of this deployment, as whoever kills one finds them."""
+    settings = str(up.directory / "guide.json").encode()
+    found = []
+    for process in Path("/proc").iterdir():
+        with suppress(OSError):  # no process, or it has just ended
+            if settings in (process / "cmdline").read_bytes().split(b"\0"):
+                found.append(int(process.name))
+    return found
 
 
 def test_a_position_that_is_none_is_refused_before_a_guide_is_started(tmp_path: Path) -> None:

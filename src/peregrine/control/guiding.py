@@ -5,7 +5,8 @@
         follower.seen(device, (990.0, 0.0))     # it goes to edge2
 
 Routers that are told of a guide in their settings register themselves (net/registrar.py). Those of a deployment on one
-machine end with this process, so it registers them, and sites may join and leave while the guide runs.
+machine end with this process, so it registers them, and sites may join and leave while the guide runs. A guide that
+dies is started again at its address; it has forgotten everything, and is told again.
 """
 
 import logging
@@ -13,8 +14,12 @@ import threading
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from math import inf
+from pathlib import Path
+
+from msgspec.structs import replace
 
 from peregrine.control.deployment import Deployment
+from peregrine.control.routers import ROUTER_STEADY_S
 from peregrine.errors import PeregrineError
 from peregrine.net.follower import Follower
 from peregrine.net.guide_client import GuideClient
@@ -53,11 +58,42 @@ def guiding(
             tls_key=root.tls_key,
             tls_verify_clients=root.tls_verify_clients,
         )
-        guide = GuideProcess(settings, deployment.directory / "guide.json", deployment.directory / "guide.log")
+        guide = SupervisedGuide(settings, deployment.directory)
         stack.callback(guide.stop)
-        registry = Registry(deployment, stack.enter_context(guide.client()), positions, reach_m)
+        deployment.supervisor.watch_over(guide, ROUTER_STEADY_S)  # as with a router, what is wrong shows at once
+        registry = Registry(deployment, stack.enter_context(guide.process.client()), positions, reach_m)
         stack.callback(registry.stop)
-        yield stack.enter_context(Follower(guide.client(), deployment.addresses))
+        yield stack.enter_context(Follower(guide.process.client(), deployment.addresses))
+
+
+class SupervisedGuide:
+    """The guide's process. Followers and routers keep its address: it comes back on the same port."""
+
+    def __init__(self, settings: GuideSettings, directory: Path) -> None:
+        self.name = "guide"
+        self._directory = directory
+        self._stopped = False
+        self._lock = threading.Lock()  # its block may end while it is being started again
+        self.process = self._start(settings)
+
+    def failure(self) -> str | None:
+        return None if self._stopped or self.process.alive else "the process has ended"
+
+    def restart(self) -> None:
+        with self._lock:
+            if self._stopped:
+                return
+            self.process.kill()  # it is dead: this closes the pipes
+            self.process = self._start(replace(self.process.settings, port=self.process.port))
+
+    def stop(self) -> None:
+        """For good: its end is no failure."""
+        with self._lock:
+            self._stopped = True
+            self.process.stop()
+
+    def _start(self, settings: GuideSettings) -> GuideProcess:
+        return GuideProcess(settings, self._directory / "guide.json", self._directory / "guide.log")
 
 
 class Registry:

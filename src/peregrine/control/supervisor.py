@@ -1,4 +1,4 @@
-"""Starts again what died: a router on its directory and port, a host from its checkpoint.
+"""Starts again what died: a router on its directory and port, a host from its checkpoint, a guide on its port.
 
 It decides nothing about streams: everything here comes back to where its disk says that it was. What keeps failing is
 tried again later and later, and at last given up and said so; the rest runs on.
