@@ -15,7 +15,7 @@ from oracles.everything import Everything
 from peregrine import Link, Topology, run
 from peregrine.app.compile import Compiled, compile_app
 from peregrine.control.running import Running
-from peregrine.control.transforms import place_of
+from peregrine.control.transform_places import place_of
 from peregrine.core.chain import deployed
 from peregrine.core.coordinator import PlanEnded
 from peregrine.core.keyspace import KeySet

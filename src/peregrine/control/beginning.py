@@ -5,7 +5,7 @@ from typing import Any
 
 from peregrine.config import Config
 from peregrine.control.naming import At, Names
-from peregrine.control.transforms import place_of
+from peregrine.control.transform_places import place_of
 from peregrine.core.keyspace import KeySet
 from peregrine.core.placement import Initial
 from peregrine.core.topology import Topology

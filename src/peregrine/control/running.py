@@ -32,7 +32,8 @@ from peregrine.control.naming import Names, Wanted, listed
 from peregrine.control.planning import Planner, Preview
 from peregrine.control.sender import Beats, Sender
 from peregrine.control.sharing import names_of, note
-from peregrine.control.transforms import PlacesApart, Transforms, check, place_of, with_places
+from peregrine.control.transform_places import PlacesApart, check, place_of, with_places
+from peregrine.control.transforms import Transforms
 from peregrine.core import state
 from peregrine.core.coordinator import PlanEnded
 from peregrine.core.keyspace import KeySet, group_of, stable_hash

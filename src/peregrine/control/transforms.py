@@ -1,9 +1,8 @@
-"""The DataFrame operators of a deployment: where they can be, and the queries that serve them there.
+"""The DataFrame operators of a deployment: the queries that serve them at their places (transform_places.py).
 
-Each has a place of its own at every site, `site/name`, because its log is read by a query of its own. A query is
-started where the operator is, and where it is going to be before it moves there: it then practises on the last rows
-that the operator had (Shepherd IV-C), so that it is as fast as the old one when rows come. What has moved away and has
-nothing left to do is stopped.
+A query is started where the operator is, and where it is going to be before it moves there: it then practises on the
+last rows that the operator had (Shepherd IV-C), so that it is as fast as the old one when rows come. What has moved
+away and has nothing left to do is stopped.
 
 A user's plan is submitted when all of that is done. Plans that the manager makes when the tree changes are there before
 anybody hears of them: their migrations are not begun until it is. Sites that join get these places, too.
@@ -12,32 +11,26 @@ anybody hears of them: their migrations are not begun until it is. Sites that jo
 import logging
 import threading
 import time
-from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-from peregrine.app.plan import SourceNode, TransformNode
-from peregrine.app.shell import Target
 from peregrine.control.deployment import Deployment
-from peregrine.control.hosts import PER_SITE
 from peregrine.control.metering import tail_of
+from peregrine.control.transform_places import Definitions, PlacesApart, place_of
 from peregrine.core.coordinator import plan_of
 from peregrine.core.messages import WarmUp
 from peregrine.core.migrate import Migration
 from peregrine.core.reconfigure import Plan
 from peregrine.core.rows import Rows, concat
-from peregrine.core.topology import Topology
-from peregrine.errors import ConfigurationError, PeregrineError, PlanError, Unreachable
+from peregrine.errors import PeregrineError, PlanError, Unreachable
 from peregrine.plan.redeploy.events import SiteSet, TopologyEvent
 from peregrine.plan.redeploy.layout import own_host
-from peregrine.types import OpId, PlaceId, SiteId, host_of, site_of
+from peregrine.types import OpId, PlaceId, SiteId, site_of
 
 if TYPE_CHECKING:
     from peregrine.spark.transform import TransformQuery
-
-Definitions = Mapping[OpId, tuple[TransformNode, tuple[Target, ...]]]
 
 SESSION_S = 120.0  # the host's query comes back first, with a session
 SAMPLE_ROWS = 500  # of a warm-up, in each of its rounds
@@ -45,45 +38,6 @@ ROUNDS = 4  # what Java compiles after a few batches is compiled
 WARM_S = 30.0  # then it goes on as warm as it is
 LEAVE_S = 600.0  # until a plan has ended; a query that is not stopped only waits
 log = logging.getLogger(__name__)
-
-
-def check(transforms: Definitions, hosts: str | None) -> None:
-    """Raises an error for what cannot run."""
-    if transforms and hosts == PER_SITE:
-        raise ConfigurationError(
-            f'DataFrame operators ({", ".join(transforms)}) with hosts="{PER_SITE}"', "run them in one session for now"
-        )
-    names: dict[str, OpId] = {}
-    for op, (node, _) in transforms.items():
-        if node.name in names:
-            raise ConfigurationError(f"two DataFrame operators of one name: {names[node.name]}, {op}", "rename one")
-        names[node.name] = op
-        for given in node.inputs:
-            if isinstance(given.node, SourceNode) and given.node.roaming:
-                raise ConfigurationError(
-                    f"{node.where}: {node.name!r} is behind devices that roam, and keeps no books of what has come",
-                    f"put a map between {given.node.name!r} and it: that puts their rows in order",
-                )
-
-
-def with_places(topology: Topology, transforms: Definitions) -> Topology:
-    for op in transforms:
-        topology = topology.with_host(own_host(op))
-    return topology
-
-
-def place_of(op: OpId, site: str) -> PlaceId:
-    return PlaceId(f"{site}/{own_host(op)}")
-
-
-class PlacesApart:
-    """The places that the host does not serve, also of sites that join later."""
-
-    def __init__(self, transforms: Iterable[OpId]) -> None:
-        self._hosts = frozenset(map(own_host, transforms))
-
-    def __contains__(self, place: object) -> bool:
-        return isinstance(place, str) and host_of(PlaceId(place)) in self._hosts
 
 
 class Transforms:

@@ -27,7 +27,7 @@ def app_of(op: OpId) -> AppId:
 
 def own_host(op: OpId) -> str:
     """The host that an operator has for itself at every site, if it is one of those that have one: DataFrame operators
-    (control/transforms.py).
+    (control/transform_places.py).
     """
     return op.partition("/")[2]
 
