@@ -46,6 +46,21 @@ def spark() -> Iterator[Any]:
     session.stop()
 
 
+@pytest.fixture
+def java(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For tests with Spark applications in processes of their own."""
+    # Several JVMs start at once, and a quick start is all that matters.
+    monkeypatch.setenv("JAVA_TOOL_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+    if find_spec("pyspark") is None:
+        pytest.skip("pyspark is not installed: pip install --editable '.[spark]'")
+    from peregrine.spark.java import find_java
+
+    try:
+        find_java()
+    except ConfigurationError as error:
+        pytest.skip(str(error))
+
+
 class Bench:
     """A host of two places of one site. `feed` sends rows, `settled` waits until the host has committed all of them."""
 

@@ -4,7 +4,6 @@ import os
 import signal
 import time
 from collections.abc import Callable
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -25,20 +24,6 @@ from peregrine.workloads import tm
 
 CLOUD, EDGE = SiteId("cloud"), SiteId("edge")
 CARS = tm.vehicles(6)
-
-
-@pytest.fixture
-def java(monkeypatch: pytest.MonkeyPatch) -> None:
-    # Four JVMs start at once here, and a quick start is all that matters.
-    monkeypatch.setenv("JAVA_TOOL_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
-    if find_spec("pyspark") is None:
-        pytest.skip("pyspark is not installed: pip install --editable '.[spark]'")
-    from peregrine.spark.java import find_java
-
-    try:
-        find_java()
-    except ConfigurationError as error:
-        pytest.skip(str(error))
 
 
 class Traffic:
