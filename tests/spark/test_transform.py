@@ -253,8 +253,9 @@ def test_a_function_that_does_not_give_its_columns_is_refused_before_anything_ru
 
 
 def test_what_cannot_run_is_refused() -> None:
-    refused = pytest.raises(ConfigurationError, match="per-site")
-    with refused, run(cameras(with_sql), topology=TOPOLOGY, hosts="per-site"):
+    lock = threading.Lock()
+    refused = pytest.raises(ConfigurationError, match=r"function of cameras/objects cannot be sent .* pickle .*lock")
+    with refused, run(cameras(lambda frames: lock and frames), topology=TOPOLOGY, hosts="per-site"):
         pass
     app = App("roads")
     cars = app.source("cars", "car string", key="car", roaming=True)

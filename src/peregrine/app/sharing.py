@@ -4,8 +4,8 @@ Operators do the same if they are the same bytes when they are pickled: these ar
 written twice is two functions (its file and line travel with it), so it is not shared, which is always right.
 
 A source is the same for two applications if its name, schema and settings are: devices that send to the name send to
-both. DataFrame operators are not shared: they run in the process that defined them, and are never pickled. Nor are
-results: each application has its own.
+both. DataFrame operators are not shared: as a rule they run in the process that defined them, and need not be such
+that they can be pickled. Nor are results: each application has its own.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence

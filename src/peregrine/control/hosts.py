@@ -7,6 +7,7 @@ that is how the end of all of it is seen: the next one must not go on from a che
 import logging
 import os
 import signal
+import subprocess
 import tempfile
 import threading
 import time
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 
 PER_SITE, ONE_SESSION = "per-site", "one-session"
 MASTER = "local[1,4]"  # a host is one task at a time; a task is tried again when its worker dies
+MASTER_OF_SEVERAL = "local[2,4]"  # with DataFrame operators: a slow one must not keep the host from its batches
 START_S = 180.0
 STOP_S = 30.0
 ANSWER_S = 120.0
@@ -48,7 +50,10 @@ def start_per_site(
     def start(site: SiteId) -> HostProcess:
         served, checkpoint = _served(directory, site), directory / "checkpoints" / site
         config = HostConfig(served, token_file, registry, checkpoint, trigger_ms=deployment.trigger_ms)
-        settings = HostSettings(config, master or MASTER, str(directory / f"host-{site}"))
+        places = deployment.supervised_routers[site].process.settings.places()
+        alone = not any(place in deployment.apart for place in places)
+        usual = MASTER if alone else MASTER_OF_SEVERAL
+        settings = HostSettings(config, master or usual, str(directory / f"host-{site}"))
         process = HostProcess(site, settings, directory / f"host-{site}.json", directory / f"host-{site}.log")
         process.on_start = lambda: _note_all(deployment)
         deployment.hosts[site] = process
@@ -114,6 +119,7 @@ class HostProcess:
         self._settings_file = settings_file
         self._log_file = log_file
         self._talk = threading.Lock()
+        self._asked = 0
         self._ready = threading.Event()
         self._stopped = False
         self.on_start: Callable[[], None] = lambda: None  # its query runs
@@ -129,12 +135,17 @@ class HostProcess:
 
     def wait_ready(self) -> None:
         try:
-            self._line(START_S)
+            self._line(self._process, START_S)
         except BaseException:
             self.kill()
             raise
         self._ready.set()
         self.on_start()
+
+    @property
+    def up(self) -> bool:
+        """Its query runs, or did a moment ago: whoever asks now need not wait until it is started again."""
+        return self._ready.is_set() and not self._stopped
 
     @property
     def pids(self) -> list[int]:
@@ -146,35 +157,48 @@ class HostProcess:
     def states(self) -> list[tuple[str, str, int, bytes]]:
         """(place, operator, group, state) as the last committed batch left them."""
         with tempfile.NamedTemporaryFile(prefix="peregrine-states-") as file:
-            self._ask({"what": "states", "file": file.name})
+            self.ask({"what": "states", "file": file.name})
             return msgspec.msgpack.decode(Path(file.name).read_bytes(), type=list[tuple[str, str, int, bytes]])
 
     def progress(self) -> "Progress":
-        found = self._ask({"what": "progress"}).progress
+        found = self.ask({"what": "progress"}).progress
         assert found is not None, "it was asked for"
         return found
 
-    def _ask(self, question: dict[str, Any]) -> "Answer":
-        from peregrine.spark.host_process import Answer
-
+    def ask(self, question: dict[str, Any]) -> "Answer":
+        """Returns with its answer, of what spark/host_process.py can be asked; waits for one that is just starting."""
         with self._talk:
             if not self._ready.wait(START_S):
                 raise self._silent(f"it has not come up in {START_S:g} s")
-            assert self._process.stdin is not None
-            try:
-                self._process.stdin.write(msgspec.json.encode(question) + b"\n")
-                self._process.stdin.flush()
-            except OSError as error:
-                raise self._silent(str(error)) from error
-            answer = msgspec.json.decode(self._line(ANSWER_S), type=Answer)
+            if self._stopped:
+                raise self._silent("it was stopped")
+            answer = self._answer(self._process, question)
+        if answer.remedy:
+            raise ConfigurationError(answer.error, answer.remedy)
         if answer.error:
             raise PeregrineError(f"{self.name}: {answer.error}", f"see {self._log_file}")
         return answer
 
-    def _line(self, patience_s: float) -> bytes:
-        line = next_line(self._process, patience_s)
+    def _answer(self, process: "subprocess.Popen[bytes]", question: dict[str, Any]) -> "Answer":
+        """Of this process: meanwhile there may be another one, whose first line is not for us."""
+        from peregrine.spark.host_process import Answer
+
+        self._asked += 1
+        assert process.stdin is not None
+        try:
+            process.stdin.write(msgspec.json.encode({**question, "number": self._asked}) + b"\n")
+            process.stdin.flush()
+            while True:
+                answer = msgspec.json.decode(self._line(process, ANSWER_S), type=Answer)
+                if answer.number == self._asked:  # else it is to a question for which nobody waits any more
+                    return answer
+        except (OSError, ValueError) as error:  # its pipes are broken, or closed already
+            raise self._silent(str(error)) from error
+
+    def _line(self, process: "subprocess.Popen[bytes]", patience_s: float) -> bytes:
+        line = next_line(process, patience_s)
         if not line:
-            raise self._silent(f"nothing in {patience_s:g} s" if self._process.poll() is None else "it has ended")
+            raise self._silent(f"nothing in {patience_s:g} s" if process.poll() is None else "it has ended")
         return line
 
     def _silent(self, reason: str) -> Unreachable:
@@ -198,6 +222,7 @@ class HostProcess:
     def release(self) -> None:
         """It may end now, orderly: a batch that runs is given up, and done again by the next one."""
         self._stopped = True
+        self._ready.set()  # nobody waits for it any more
         self._close_input()
 
     def stop(self) -> None:
@@ -214,6 +239,8 @@ class HostProcess:
         if self._gone:
             return  # by now its number may be that of another session
         session = self._process.pid
+        if not self._stopped:
+            self._ready.clear()  # who asks now waits for the next one
         self._close_input()
         deadline_s = time.monotonic() + patience_s
         while self._process.poll() is None or any(_session(session)):

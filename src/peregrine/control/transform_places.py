@@ -18,10 +18,6 @@ Definitions = Mapping[OpId, tuple[TransformNode, tuple[Target, ...]]]
 
 def check(transforms: Definitions, hosts: str | None) -> None:
     """Raises an error for what cannot run."""
-    if transforms and hosts == PER_SITE:
-        raise ConfigurationError(
-            f'DataFrame operators ({", ".join(transforms)}) with hosts="{PER_SITE}"', "run them in one session for now"
-        )
     names: dict[str, OpId] = {}
     for op, (node, _) in transforms.items():
         if node.name in names:
@@ -33,6 +29,11 @@ def check(transforms: Definitions, hosts: str | None) -> None:
                     f"{node.where}: {node.name!r} is behind devices that roam, and keeps no books of what has come",
                     f"put a map between {given.node.name!r} and it: that puts their rows in order",
                 )
+    if transforms and hosts == PER_SITE:
+        from peregrine.spark.hosted import check_travels
+
+        for op, (node, _) in transforms.items():
+            check_travels(op, node)
 
 
 def with_places(topology: Topology, transforms: Definitions) -> Topology:

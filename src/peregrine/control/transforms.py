@@ -2,7 +2,7 @@
 
 A query is started where the operator is, and where it is going to be before it moves there: it then practises on the
 last rows that the operator had (Shepherd IV-C), so that it is as fast as the old one when rows come. What has moved
-away and has nothing left to do is stopped.
+away and has nothing left to do is stopped. All of them are in one session, or each in the application of its site.
 
 A user's plan is submitted when all of that is done. Plans that the manager makes when the tree changes are there before
 anybody hears of them: their migrations are not begun until it is. Sites that join get these places, too.
@@ -13,10 +13,11 @@ import threading
 import time
 from contextlib import suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 from urllib.parse import quote
 
 from peregrine.control.deployment import Deployment
+from peregrine.control.hosted import HostedTransform
 from peregrine.control.metering import tail_of
 from peregrine.control.transform_places import Definitions, PlacesApart, place_of
 from peregrine.core.coordinator import plan_of
@@ -30,7 +31,9 @@ from peregrine.plan.redeploy.layout import own_host
 from peregrine.types import OpId, PlaceId, SiteId, site_of
 
 if TYPE_CHECKING:
-    from peregrine.spark.transform import TransformQuery
+    from peregrine.spark.transform import TransformConfig, TransformQuery
+
+Query: TypeAlias = "TransformQuery | HostedTransform"
 
 SESSION_S = 120.0  # the host's query comes back first, with a session
 SAMPLE_ROWS = 500  # of a warm-up, in each of its rounds
@@ -42,8 +45,8 @@ log = logging.getLogger(__name__)
 
 class Transforms:
     def __init__(self, deployment: Deployment, transforms: Definitions, warm_up: bool = True) -> None:
-        self.queries: dict[PlaceId, TransformQuery] = {}
-        self._resting: dict[PlaceId, TransformQuery] = {}
+        self.queries: dict[PlaceId, Query] = {}
+        self._resting: dict[PlaceId, Query] = {}
         self._expecting: set[PlaceId] = set()  # of plans that are about to be submitted
         self._prepared: dict[str, bool] = {}  # plans: has all been done for them, or is it just being done?
         self._warm_up = warm_up
@@ -121,7 +124,7 @@ class Transforms:
 
     def deploy(self, op: OpId, place: PlaceId) -> None:
         """Returns when the query of this place runs."""
-        from peregrine.spark.transform import TransformConfig, TransformQuery
+        from peregrine.spark.transform import TransformConfig
 
         with self._lock:
             if place in self.queries:
@@ -142,8 +145,19 @@ class Transforms:
                 self._deployment.directory / "token",
                 self._checkpoint(place),
             )
-            query = self.queries[place] = TransformQuery(self._session, config)
+            query = self.queries[place] = self._started(config)
             self._deployment.supervisor.watch_over(query)
+
+    def _started(self, config: "TransformConfig") -> Query:
+        """In the session of this process, or in the Spark application of its site."""
+        from peregrine.spark.transform import TransformQuery
+
+        hosts, site = self._deployment.hosts, site_of(config.place)
+        if not hosts:
+            return TransformQuery(self._session, config)
+        if site not in hosts:
+            raise Unreachable(f"site {site!r} has no Spark application", "wait until it has joined, or name another")
+        return HostedTransform(hosts[site], config)
 
     def practise(self, op: OpId, source: PlaceId, target: PlaceId) -> None:
         """Returns when the query of the target has run on what the source had last, and has kept nothing of it."""

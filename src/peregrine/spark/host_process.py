@@ -3,7 +3,8 @@
 Prints a line of JSON, {"pid": ...}, when its query runs, and then answers requests that come by its standard input: one
 JSON object on a line, one line back. Ends when that closes, on SIGTERM and SIGINT, and when its parent is gone, and
 takes Spark with it. If the query fails it ends with code 1 and the reason in its log; started again it goes on from its
-checkpoint.
+checkpoint. The queries of DataFrame operators are started and stopped by such requests, too: a process that was started
+again has none until it is told.
 """
 
 # pyspark is optional, also where types are checked.
@@ -19,10 +20,12 @@ from typing import IO, Any
 
 import msgspec
 
-from peregrine.errors import ConfigurationError, PeregrineError
+from peregrine.errors import ConfigurationError, PeregrineError, UnknownName
 from peregrine.spark import host
+from peregrine.spark.hosted import HostedTransforms
 from peregrine.spark.listener import Progress, ProgressListener
 from peregrine.spark.session import open_session
+from peregrine.types import PlaceId
 
 LOOK_EVERY_S = 0.5
 FAILED, WRONG = 1, 2  # exit codes: it could not go on; it was told something wrong
@@ -54,13 +57,18 @@ def _path(kind: type, value: Any) -> Any:
 
 
 class Ask(msgspec.Struct, frozen=True):
-    what: str  # states, progress
-    file: str = ""  # where states are to be written
+    what: str  # states, progress; of DataFrame operators: start, stop, failure
+    file: str = ""  # where states are to be written, or where the operator is that is to start
+    place: str = ""  # of a DataFrame operator
+    number: int = 0
 
 
 class Answer(msgspec.Struct, frozen=True):
     progress: Progress | None = None
+    failure: str = ""
     error: str = ""
+    remedy: str = ""  # if the error is a mistake of the user
+    number: int = 0  # of what was asked
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -80,7 +88,9 @@ def main(arguments: list[str] | None = None) -> int:
         return WRONG
     try:
         query = host.start(spark, settings.host)
-        threading.Thread(target=_serve, args=(spark, query, settings, answers, end), daemon=True).start()
+        transforms = HostedTransforms(spark)
+        asked = _Asked(spark, query, settings, transforms)
+        threading.Thread(target=_serve, args=(asked, answers, end), daemon=True).start()
         _say(answers, {"pid": os.getpid()})
         while query.isActive and os.getppid() == parent:
             if end.wait(LOOK_EVERY_S):
@@ -88,6 +98,7 @@ def main(arguments: list[str] | None = None) -> int:
         if failure := query.exception():
             print(failure, file=sys.stderr, flush=True)
             return FAILED
+        transforms.stop_all()
         query.stop()
         return 0
     finally:
@@ -123,20 +134,45 @@ def _spark_home(directory: Path) -> Path:
     return home
 
 
-def _serve(spark: Any, query: Any, settings: HostSettings, answers: IO[bytes], end: threading.Event) -> None:
-    listener = ProgressListener()
+def _serve(asked: "_Asked", answers: IO[bytes], end: threading.Event) -> None:
     for line in sys.stdin.buffer:
+        ask = msgspec.json.decode(line, type=Ask)
         try:
-            ask = msgspec.json.decode(line, type=Ask)
-            if ask.what == "states":
-                found = host.states(spark, settings.host.checkpoint)
-                Path(ask.file).write_bytes(msgspec.msgpack.encode([(*at, blob) for at, blob in found.items()]))
-                _say(answers, Answer())
-            else:
-                _say(answers, Answer(listener.hear(query)))
+            answer = asked.answer(ask)
+        except ConfigurationError as error:
+            answer = Answer(error=error.what, remedy=error.remedy)
         except Exception as error:  # whatever Spark raises is the answer
-            _say(answers, Answer(error=f"{type(error).__name__}: {error}"))
+            answer = Answer(error=f"{type(error).__name__}: {error}")
+        _say(answers, msgspec.structs.replace(answer, number=ask.number))
     end.set()
+
+
+class _Asked:
+    """What can be asked of this process."""
+
+    def __init__(self, spark: Any, query: Any, settings: HostSettings, transforms: HostedTransforms) -> None:
+        self._spark = spark
+        self._query = query
+        self._checkpoint = settings.host.checkpoint
+        self._transforms = transforms
+        self._listener = ProgressListener()
+
+    def answer(self, ask: Ask) -> Answer:
+        match ask.what:
+            case "states":
+                found = host.states(self._spark, self._checkpoint)
+                Path(ask.file).write_bytes(msgspec.msgpack.encode([(*at, blob) for at, blob in found.items()]))
+            case "progress":
+                return Answer(self._listener.hear(self._query))
+            case "start":
+                self._transforms.start(Path(ask.file))
+            case "stop":
+                self._transforms.stop(PlaceId(ask.place))
+            case "failure":
+                return Answer(failure=self._transforms.failure(PlaceId(ask.place)) or "")
+            case _:
+                raise UnknownName("question", ask.what, ["states", "progress", "start", "stop", "failure"])
+        return Answer()
 
 
 def _say(answers: IO[bytes], what: Any) -> None:
