@@ -1,9 +1,9 @@
-"""A hand-over is judged by a round trip and a batch, with the seconds before it and with those that stay."""
+"""A hand-over is judged by a round trip and a trigger interval, with the seconds before it."""
 
 import numpy as np
 import pytest
 
-from peregrine.bench.engine.handovers import HandOver, judge, worst_share
+from peregrine.bench.engine.handovers import HandOver, worst_share
 from peregrine.measure import Outputs
 
 ROUND_TRIP_MS = 80.0
@@ -18,26 +18,20 @@ def outputs(peak_ms: float, at_ms: float = 3000) -> Outputs:
 
 
 def test_the_peak_counts_over_the_mean_of_the_calm_just_before() -> None:
-    found = judge(ONE, outputs(380), outputs(250), ROUND_TRIP_MS)
-    assert (found.jitter_ms, found.others_ms) == (180, 50)
-    assert found.share == 1, "a round trip of 80 ms and a batch of 100 ms"
+    assert ONE.jitter_ms(outputs(380)) == 180
+    assert ONE.share(outputs(380), ROUND_TRIP_MS) == 1, "a round trip of 80 ms and an interval of 100 ms"
 
 
-def test_one_that_is_later_than_a_round_trip_and_a_batch_is_above_the_bound() -> None:
-    assert judge(ONE, outputs(399), outputs(250), ROUND_TRIP_MS).share > 1
-
-
-def test_where_those_that_stay_are_late_by_more_than_a_batch_that_counts_instead_of_the_batch() -> None:
-    assert judge(ONE, outputs(480), outputs(400), ROUND_TRIP_MS).share == 1
-    assert judge(ONE, outputs(499), outputs(400), ROUND_TRIP_MS).share > 1
+def test_one_that_is_later_than_a_round_trip_and_an_interval_is_above_the_bound() -> None:
+    assert ONE.share(outputs(399), ROUND_TRIP_MS) > 1
 
 
 def test_what_is_late_before_the_hand_over_or_behind_it_is_not_its_fault() -> None:
     for at_ms in (5500, 5000):
-        assert judge(ONE, outputs(900, at_ms), outputs(200), ROUND_TRIP_MS).jitter_ms == 0
+        assert ONE.jitter_ms(outputs(900, at_ms)) == 0
 
 
 def test_the_worst_of_all_hand_overs_counts() -> None:
     other = HandOver(5000, 5500, 5900, 100)
-    assert worst_share([other, ONE], outputs(380), outputs(250), ROUND_TRIP_MS) == pytest.approx(1)
-    assert worst_share([], outputs(380), outputs(250), ROUND_TRIP_MS) is None
+    assert worst_share([other, ONE], outputs(380), ROUND_TRIP_MS) == pytest.approx(1)
+    assert worst_share([], outputs(380), ROUND_TRIP_MS) is None

@@ -1,4 +1,4 @@
-"""What the cells found, put together by Spark SQL: medians over repetitions, ratios, phases, latency over time."""
+"""What the cells found, put together by Spark SQL: medians over repetitions (or the worst), ratios, phases, latency over time."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,12 +11,13 @@ Row = Mapping[str, Any]
 
 # A jitter within what the steady state has anyway counts as that: two of them cannot be told apart.
 _FELT = "greatest({}, steady_p99_ms - steady_mean_ms)"
+WORST = {"handover"}  # is said of each hand-over, so the worst of all repetitions counts
 LESSONS = 5  # from which on predictions are judged
 _TAUGHT = f"CASE WHEN lessons >= {LESSONS} THEN abs(predicted_{{}} / nullif({{}}, 0) - 1) END"
 CELLS = f"""
     SELECT experiment, variant, mechanism, x, any_value(x_label) AS x_label, any_value(app) AS app,
            count(coalesce(duration_ms, steady_mean_ms, max_rows_per_s)) AS runs,
-           {", ".join(f"median({name}) AS {name}" for name in MEASURES)},
+           {", ".join(f"{'max' if name in WORST else 'median'}({name}) AS {name}" for name in MEASURES)},
            median({_FELT.format("jitter_ms")}) AS felt_jitter_ms,
            median({_FELT.format("jitter_p99_ms")}) AS felt_jitter_p99_ms,
            min(jitter_ms) AS least_jitter_ms, max(jitter_ms) AS most_jitter_ms,

@@ -45,7 +45,7 @@ MEASURES = {
     "trigger_ms": "time of a batch before the plan (ms)",
     "max_rows_per_s": "rows/s at saturation",
     "dip": "dip of the throughput (share)",
-    "handover": "worst hand-over (share of a round trip and a batch)",
+    "handover": "worst hand-over (share of a round trip and a trigger interval)",
     "deployment_ms": "until a topology change is deployed (ms)",
     "event_time_ms": "event-time latency while the topology changes (ms)",
     "downtime_ms": "without any result, longer than in the calm (ms)",

@@ -73,8 +73,8 @@ def run_cell(cell: Cell) -> Measured:
             until_ms, end = watch.now_ms(), links.positions(deployment)
             proof = proved(deployment, cars, specs, operators, watch, initial)
             (on_links,) = links.state_bytes(deployment, [(begin, end)])
-    outputs, others = watch.outputs({DRIVER}), watch.outputs(but={DRIVER})
-    share = worst_share(handovers, outputs, others, setting.round_trip_ms)
+    outputs = watch.outputs({DRIVER})
+    share = worst_share(handovers, outputs, setting.round_trip_ms)
     more = {"trigger_ms": trigger_ms, "bytes_on_links": on_links, "proof": proof, "handover": share}
     return of_results(cell, outputs, calm_ms, requested_ms, ended_ms, until_ms, **more)
 
