@@ -1,4 +1,4 @@
-"""What the cells found, put together by Spark SQL: medians over repetitions (or the worst), ratios, phases, latency over time."""
+"""What the cells found, put together by Spark SQL: medians of repetitions (or the worst), ratios, phases, latencies."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
