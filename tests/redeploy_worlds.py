@@ -70,11 +70,17 @@ def all_violations(planner: Planner) -> list[str]:
 
 
 def carry_out(
-    topology: Topology, planner: Planner, start: Owned, plans: Iterable[Plan], left_out: list[Plan] | None = None
+    topology: Topology,
+    planner: Planner,
+    start: Owned,
+    plans: Iterable[Plan],
+    left_out: list[Plan] | None = None,
+    reasons: tuple[str, ...] = ("could overtake each other",),
 ) -> Owned:
     """Let the coordinator of the core take the plans, all of them at once; where keys are when they have ended.
 
-    A plan in which rows could overtake each other goes to `left_out`, as the manager leaves it out.
+    A plan in which rows could overtake each other goes to `left_out`, as the manager leaves it out; or one that is
+    refused for one of these other `reasons`.
     """
     layout = planner.layout
     initial = [(op, part, place) for op, parts in start.items() for place, part in parts.items()]
@@ -90,7 +96,7 @@ def carry_out(
         try:
             coordinator.check(plan)
         except PlanError as error:
-            if left_out is None or "could overtake each other" not in error.what:
+            if left_out is None or not any(text in error.what for text in reasons):
                 raise
             left_out.append(plan)
         else:

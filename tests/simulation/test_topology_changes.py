@@ -7,6 +7,7 @@ protects the order alone is easier to find without time: `test_rehoming_net.py`.
 import pytest
 
 from peregrine.errors import PeregrineError
+from peregrine.plan.redeploy.mending import Mending
 from peregrine.sim.checkers import check
 from peregrine.sim.runner import SeedResult, run_seed
 from peregrine.sim.scenario import Options, draw
@@ -19,6 +20,7 @@ FIXED = 30
 FRESH = 10
 CHUNK = 10
 SEEDS = 60
+ABOVE = "keys are above their producers"
 
 
 def without_violation(seeds: range) -> list[SeedResult]:
@@ -37,7 +39,7 @@ def test_fixed_seeds_have_no_violation(start: int) -> None:
     assert sum(each.rehomed for each in found) >= CHUNK, "hardly any site has changed its parent"
 
 
-@pytest.mark.parametrize("seed", [50079, 51478, 51951, 61846, 100352])
+@pytest.mark.parametrize("seed", [9024, 9030, 50079, 51478, 51951, 61846, 100352])
 def test_seeds_that_once_found_something_have_no_violation(seed: int) -> None:
     without_violation(range(seed, seed + 1))
 
@@ -66,13 +68,26 @@ def test_the_simulator_finds_what_is_rare(seed: int, fault: str) -> None:
 
 @pytest.mark.parametrize("fault", PATCHES)
 def test_the_simulator_finds_a_manager_that_lets(fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keys that are not above their producers are so for a moment only, if somebody looks after them."""
     PATCHES[fault](monkeypatch)
-    assert any(goes_wrong(seed, Doubles()) for seed in range(SEEDS))
+    monkeypatch.setattr(Mending, "look", lambda mending: {})
+    assert any(goes_wrong(seed, Doubles(), but=ABOVE) for seed in range(SEEDS))
 
 
-def goes_wrong(seed: int, doubles: Doubles) -> bool:
+@pytest.mark.parametrize("seed", [9024, 9030])
+def test_the_simulator_finds_a_planner_that_does_not_look_at_what_others_have_moved(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Mending, "look", lambda mending: {})
+    scenario = draw(seed, OPTIONS)
+    found = check(Simulation(scenario).run(), Simulation(scenario.reference()).run())
+    assert {violation.rule for violation in found} == {ABOVE}
+
+
+def goes_wrong(seed: int, doubles: Doubles, but: str = "") -> bool:
     scenario = draw(seed, OPTIONS)
     try:
-        return bool(check(Simulation(scenario, doubles).run(), Simulation(scenario.reference()).run()))
+        found = check(Simulation(scenario, doubles).run(), Simulation(scenario.reference()).run())
+        return any(violation.rule != but for violation in found)
     except (AssertionError, KeyError, PeregrineError):
         return True

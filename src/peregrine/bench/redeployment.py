@@ -128,8 +128,15 @@ def change(planner: Planner, version: int) -> Redeployment:
 
 def carry_out(manager: Manager, version: int) -> Redeployed:
     """The manager is told, and its routers do at once what it wants of them."""
-    todo: deque[ManagerEvent] = deque([TopologyChanged(moved(version))])
-    heard: list[ManagerEffect] = []
+    heard = obey(manager, TopologyChanged(moved(version)))
+    (redeployed,) = [effect for effect in heard if isinstance(effect, Redeployed)]
+    assert redeployed.complete and not redeployed.wrong and len(redeployed.rehomed) == 1, "the train goes"
+    return redeployed
+
+
+def obey(manager: Manager, *events: ManagerEvent) -> list[ManagerEffect]:
+    """These come first, then what routers answer; all that the manager wants on the way."""
+    todo, heard = deque(events), list[ManagerEffect]()
     while todo:
         effects = manager.step(todo.popleft())
         heard += effects
@@ -139,9 +146,7 @@ def carry_out(manager: Manager, version: int) -> Redeployed:
                     todo.append(Rehomed(site, rehoming.number))
                 case ToRouter(site, Begin(migration)):
                     todo.append(Report(site, migration.id, "done"))
-    (redeployed,) = [effect for effect in heard if isinstance(effect, Redeployed)]
-    assert redeployed.complete and not redeployed.wrong and len(redeployed.rehomed) == 1, "the train goes"
-    return redeployed
+    return heard
 
 
 Change = Callable[[int], object]  # by its version: of one world

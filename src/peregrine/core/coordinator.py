@@ -102,6 +102,7 @@ class Coordinator:
         self.placement = placement
         self.running: dict[str, Running] = {}
         self._operators = operators
+        self.producers = producers
         self._validity = Validity(placement, operators, producers)
         self._mechanisms = mechanisms
         self._changing: dict[SiteId, Topology] = {}  # sites that change their parents, and the tree when they have

@@ -40,6 +40,10 @@ class Redeployment(Protocol):
     def contexts(self) -> tuple[object, ...]:
         """What changes where, in the words of whoever plans."""
 
+    @property
+    def facts(self) -> tuple[object, ...]:
+        """For which it is. None: it puts right where keys are that others have moved."""
+
 
 class Planning(Protocol):
     """What plans redeployments."""
@@ -59,7 +63,12 @@ class Planning(Protocol):
         """False if it was known to be there."""
 
     def detached(self, source: SourceId) -> None: ...
-    def moved(self, op: OpId, keys: KeySet, place: PlaceId) -> None: ...
+    def moved(self, op: OpId, keys: KeySet, place: PlaceId) -> None:
+        """By a plan of somebody else. Keys that are not above their producers now are planned again."""
+
+    def arrived(self, op: OpId, keys: KeySet, place: PlaceId) -> None:
+        """By a redeployment, or not: where keys are that it was to move. Likewise, but once."""
+
     def site(self, site: SiteId) -> Site: ...
     def link(self, a: SiteId, b: SiteId) -> Link: ...
     def deployed(self, redeployment: Redeployment, carried_out: Topology) -> tuple[Topology, Sequence[str]]:
@@ -91,7 +100,8 @@ class Redeployed:
     """An effect, for observers.
 
     What is `wrong` is no error of routers: keys that were left out, whose sources roam, or that somebody else has moved
-    meanwhile are not where they would be put today, and rows find them all the same.
+    meanwhile are not where they would be put today, and rows find them all the same. But for those of sources that roam
+    they are planned again at once; if that does not help, when something happens that may.
     """
 
     number: int
@@ -199,12 +209,19 @@ class Redeploying:
         if redeployment is None:
             return
         leaving = [each.site for wave in redeployment.rehomings for each in wave if each.target is None]
-        if self._coordinator.uses(leaving):
+        if self._coordinator.uses(leaving) or (not redeployment.facts and self._moving(redeployment)):
             self._planning.failed()  # again when those plans have ended
             return
         self._coordinator.closing = frozenset(leaving)
         self.current = Running(redeployment, list(redeployment.before))
         self._go_on()
+
+    def _moving(self, redeployment: Redeployment) -> bool:
+        """Is somebody else moving any of these keys? Then facts need not wait for them, and perhaps nothing is left to
+        be put right.
+        """
+        moves = [move for plan in redeployment.after for move in plan.moves()]
+        return any(self._coordinator.busy(move.op, move.keys) for move in moves)
 
     # --- carrying it out ---
 
@@ -353,7 +370,7 @@ class Redeploying:
         for plan in (*redeployment.before, *redeployment.after):
             for move in plan.moves():
                 for place, keys in self._placement.where(move.op, move.keys):
-                    self._planning.moved(move.op, keys, place)
+                    self._planning.arrived(move.op, keys, place)
         wrong += self._planning.wrong(redeployment, self._placement, taken_back)
         self._effects.append(
             Redeployed(

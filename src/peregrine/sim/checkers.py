@@ -12,6 +12,7 @@ import msgspec
 
 from peregrine import proof
 from peregrine.core import state
+from peregrine.core.keyspace import KeySet
 from peregrine.core.large import Spill
 from peregrine.core.rows import UNCHAINED, Row, rows_of
 from peregrine.core.source import Reading
@@ -31,7 +32,7 @@ class Violation:
 
 
 def check(run: Simulation, reference: Simulation) -> list[Violation]:
-    violations = [*_ended(run), *_one_emitter(run)]
+    violations = [*_ended(run), *_one_emitter(run), *_above_producers(run)]
     if not run.scenario.lossless:
         return violations + _shed_exactly(run, reference)
     return violations + _same_results(run, reference) + _same_states(run, reference)
@@ -106,6 +107,26 @@ def _replicas(run: Simulation) -> list[Violation]:
         if believed.get(at) != found.get(at):
             what = f"{op} {key}: {target} does not have what {source} believes to have sent"
             violations.append(Violation("replicas are what was sent", what))
+    return violations
+
+
+def _above_producers(run: Simulation) -> list[Violation]:
+    """Where sites change their parents, every key is above what produces for it when all is at rest (Falcon III-B): but
+    for keys that follow their sources by themselves, and those of which the manager said that they cannot move.
+
+    By the manager's books and the tree that it has, and not by those of its planner, who decides what to mend.
+    """
+    if not run.scenario.changes or not run.observed.finished:
+        return []
+    coordinator, violations = run.manager.machine.coordinator, []
+    placement, topology = coordinator.placement, coordinator.placement.topology
+    for op, spec in sorted(placement.operators.items()):
+        asked = KeySet.everything(spec.groups) - run.cannot_move().get(op, KeySet.nothing(spec.groups))
+        for place, keys in [] if spec.roaming else placement.where(op, asked):
+            for name, at in (*coordinator.producers(op, keys), *placement.upstream(op)):
+                if at in topology and not topology.is_at_or_above(site_of(place), at):
+                    what = f"{op} at {place} is not above {name}, which produces for it at {at}"
+                    violations.append(Violation("keys are above their producers", what))
     return violations
 
 

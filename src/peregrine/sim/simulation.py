@@ -390,6 +390,12 @@ class Simulation:
         if not self.manager.offer(news):
             self._later(50.0, partial(self._tell_change, news))
 
+    def cannot_move(self) -> Mapping[OpId, KeySet]:
+        """Keys that are not above their producers, and of which the manager has told why."""
+        redeploying = self.manager.machine.redeploying
+        planning = redeploying.planning if redeploying is not None else None
+        return planning.planner.mending.in_vain if isinstance(planning, PlannedChanges) else {}
+
     # --- what is seen ---
 
     def _note_outputs(self, place: PlaceId, op: OpId, rows: Rows) -> None:
@@ -454,7 +460,8 @@ class Simulation:
             return
         if isinstance(effect, Redeployed):
             left_out = f", without {', '.join(effect.left_out)}" if effect.left_out else ""
-            self.world.tell(f"redeployment {effect.number} {effect.outcome}{left_out}")
+            wrong = f", not valid: {'; '.join(effect.wrong)}" if effect.wrong else ""
+            self.world.tell(f"redeployment {effect.number} {effect.outcome}{left_out}{wrong}")
             self.observed.rehomed += len(effect.rehomed)
             return
         self.world.tell(f"{effect.plan.id} {effect.outcome}")

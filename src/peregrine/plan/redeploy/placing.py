@@ -12,7 +12,7 @@ An operator that is on a host of its own is served nowhere else: it stays on hos
 is none where it could go.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from heapq import heappop, heappush
 from itertools import islice
@@ -94,12 +94,28 @@ class Placing:
                 self._look(op, place)
         self._take_turns()
 
+    def place_doubted(self, doubts: Mapping[OpId, KeySet]) -> None:
+        """Of these keys, those that are not above what produces for them now; and what they feed, where that is not
+        above them. (Keys of sources that roam follow by themselves: `core/mobility.py`.)
+        """
+        for op, keys in doubts.items():
+            for place, part in self._layout.partition(op, keys).items():
+                if self._world.has_place(place):
+                    for need in self._needs_of(op, part):
+                        self._need(op, need)
+                    self._look(op, place)
+        self._take_turns()
+
     def place_all(self) -> None:
         """As if nothing had a place yet (the holistic baselines): every instance goes where it would go today."""
         for op in self._layout.operators:
             for place in self._layout.places(op):
                 self._need(op, _Need(self._layout.keys_at(op, place), leave=place))
         self._take_turns()
+
+    @property
+    def anything_moved(self) -> bool:
+        return bool(self._moved)
 
     def relocations(self, mark: int) -> list[Relocation]:
         """What has changed since the mark, which is undone: the layout is then as it was."""
@@ -169,6 +185,18 @@ class Placing:
                 f"keep a host{_of_its_own(op, place)} of a site above it",
             )
 
+    def _needs_of(self, op: OpId, keys: KeySet) -> Iterator[_Need]:
+        """Of all that produces for them, where it can be reached."""
+        layout, feeding = self._layout, self._layout.feeding
+        for feeder in layout.feeders[op]:
+            for place in layout.places(feeder):
+                if site_of(place) in self._world:
+                    yield _Need(keys, producer=site_of(place))
+        for source in feeding.sources_of(op, keys) if not layout.operators[op].roaming else ():
+            if (site := feeding.site(source)) in self._world:
+                fed = (its_keys & keys for mine, its_keys in feeding.feeds(source) if mine == op)
+                yield from (_Need(both, producer=site) for both in fed if both)
+
     def _need(self, op: OpId, need: _Need) -> None:
         self._turn(op)
         self._needs.setdefault(op, []).append(need)
@@ -216,7 +244,8 @@ class Placing:
         """The lowest site that could have these keys, no deeper than where they are."""
         world, old = self._world, site_of(place)
         stays = old in world
-        producers: Iterable[SiteId] = self._layout.producers(op, keys)
+        # (A source may have come to a site that was to join, and has not: nothing comes from there now.)
+        producers: Iterable[SiteId] = (site for site in self._layout.producers(op, keys) if site in world)
         if stays:
             producers = list(islice(producers, MANY_PRODUCERS + 1))
             if len(producers) > MANY_PRODUCERS:

@@ -7,27 +7,31 @@ valid deployment if it is impossible or fails; its facts are then considered aga
 at a time: facts that come meanwhile make the next batch larger. If a batch is impossible as a whole, its facts are
 tried one by one, what adds first, so that one train in a tunnel does not hold up the others; those that remain
 impossible are postponed, each with its error.
+
+If there is nothing to be deployed for facts, keys that somebody else has put where they are not above their producers
+are planned again (`mending.py`): a redeployment without facts, of what is affected by that.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import partial
 
 from peregrine.core.keyspace import KeySet
-from peregrine.core.reconfigure import Plan, Stage
+from peregrine.core.reconfigure import Plan
 from peregrine.core.validity import FedKeys
 from peregrine.errors import PlanError
 from peregrine.plan.redeploy.changes import Changes
 from peregrine.plan.redeploy.delta import Context, RunningFragment, Spot, delta, first_version, fragments, touched_spots
 from peregrine.plan.redeploy.events import Fact
 from peregrine.plan.redeploy.layout import AppId, Layout, app_of
+from peregrine.plan.redeploy.mending import Doubts, Mending
 from peregrine.plan.redeploy.placing import Placing, Relocation
-from peregrine.plan.redeploy.queue import TopologyQueue
+from peregrine.plan.redeploy.plans import plans
+from peregrine.plan.redeploy.queue import Batch, TopologyQueue
 from peregrine.plan.redeploy.rehoming import Wave, all_waves
-from peregrine.plan.redeploy.stages import Course, course
 from peregrine.plan.redeploy.validity import moved_wrongly, violations
-from peregrine.plan.redeploy.world import Shift, World
+from peregrine.plan.redeploy.world import NO_SHIFT, Shift, World
 from peregrine.types import OpId, PlaceId, SiteId, SourceId, site_of
 
 
@@ -68,6 +72,8 @@ class Planner:
         self.versions: dict[Spot, int] = {}  # of fragments that are not of their first version
         self.open: Redeployment | None = None
         self.postponed: tuple[Postponed, ...] = ()  # of the last batch
+        self.mending = Mending(world, layout)
+        self._mended: Doubts = {}  # by the redeployment that is open, or was the last
         self._news: list[Callable[[], None]] = []  # what has happened while a redeployment is open
         self._attached: dict[SourceId, SiteId] = {}  # of that, where sources are
 
@@ -76,19 +82,26 @@ class Planner:
         return self.world.changes
 
     def plan(self) -> Redeployment | None:
-        """For all facts that wait; None if there are none, or none of them can be deployed (`postponed` tells)."""
+        """For all facts that wait, else for keys that are amiss. None if there are none, or nothing can be done about
+        them (`postponed` tells, and `mending.refused`).
+        """
         if self.open is not None:
             raise PlanError(f"redeployment {self.open.number} is not over", "report how it ended: succeeded or failed")
+        self.postponed, self.mending.refused, self._mended = (), (), {}
         batch = self.queue.batch()
-        if batch is None:
-            return None
+        self.open = self._for_facts(batch) if batch is not None else None
+        if self.open is None:
+            self.open = self._mend()
+        return self.open
+
+    def _for_facts(self, batch: Batch) -> Redeployment | None:
         possible, postponed = self._possible(batch.facts)
         self.postponed = tuple(postponed)
         self.queue.put_back(each.fact for each in postponed)
         if not possible:
             return None
         try:
-            self.open = replace(self._redeploy(batch.number, possible), postponed=self.postponed)
+            return replace(self._redeploy(batch.number, possible), postponed=self.postponed)
         except PlanError as error:
             self._changes.undo_to(0)
             self.queue.put_back(possible)
@@ -97,7 +110,20 @@ class Planner:
             self._changes.undo_to(0)
             self.queue.put_back(possible)
             raise
-        return self.open
+        return None
+
+    def _mend(self) -> Redeployment | None:
+        doubts = self.mending.look()
+        if not doubts:
+            return None
+        try:
+            mended = self._redeploy(self.queue.next_number(), [], doubts)
+        except PlanError as error:
+            self._changes.undo_to(0)
+            self.mending.give_up(doubts, error)
+            return None
+        self._mended = doubts
+        return mended
 
     def succeeded(self) -> None:
         """Everything has been carried out: this is the last valid deployment now."""
@@ -111,6 +137,8 @@ class Planner:
         assert self.open is not None
         self._changes.undo_to(0)
         self.queue.put_back(self.open.facts)
+        self.mending.put_back(self._mended)
+        self._mended = {}
         self.open = None
         self._catch_up()
 
@@ -125,17 +153,25 @@ class Planner:
         self.world.check_known(site)
         self._attached[source] = site
         self._news.append(partial(self.layout.feeding.attach, source, site, feeds))
+        self.mending.stirred()
         self._catch_up()
 
     def detached(self, source: SourceId) -> None:
         """A source is no more."""
         self._attached.pop(source, None)
         self._news.append(partial(self.layout.feeding.detach, source))
+        self.mending.stirred()
         self._catch_up()
 
     def moved(self, op: OpId, keys: KeySet, place: PlaceId) -> None:
         """Somebody else's plan has ended: these keys live there now."""
-        self._news.append(partial(self.layout.assign, op, keys, place))
+        self._news.append(partial(self.mending.found, op, keys, place))
+        self.mending.stirred()
+        self._catch_up()
+
+    def arrived(self, op: OpId, keys: KeySet, place: PlaceId) -> None:
+        """A redeployment has ended, and these keys, which it was to move, are there now, whatever was planned."""
+        self._news.append(partial(self.mending.found, op, keys, place, in_vain=bool(self._mended)))
         self._catch_up()
 
     def fragments(self) -> list[RunningFragment]:
@@ -183,14 +219,24 @@ class Planner:
 
     def _try(self, facts: Iterable[Fact]) -> PlanError | None:
         """Why they cannot be deployed, if so."""
+        known = self._known(facts)
         try:
             shift = self.world.apply(facts)
             self._place(shift)
         except PlanError as error:
             return error
         for wrong in violations(self.world, self.layout, sorted({*shift.moved, *shift.left, *shift.changed})):
-            return _not_valid(wrong)
+            if wrong not in known:
+                return _not_valid(wrong)
         return None
+
+    def _known(self, facts: Iterable[Fact]) -> set[str]:
+        """What is not valid already where something is told of: keys that are to be put right, which perhaps is not
+        possible before this is deployed.
+        """
+        if not self.mending.open:
+            return set()
+        return set(violations(self.world, self.layout, sorted({site for fact in facts for site in fact.subject})))
 
     def _place(self, shift: Shift) -> Placing:
         placing = Placing(self.world, self.layout, shift)
@@ -202,17 +248,21 @@ class Planner:
 
     # --- what has to be done for them ---
 
-    def _redeploy(self, number: int, facts: list[Fact]) -> Redeployment:
-        world, layout = self.world, self.layout
+    def _redeploy(self, number: int, facts: list[Fact], doubts: Doubts | None = None) -> Redeployment:
+        """For facts, or for keys that are amiss."""
+        world, layout, known = self.world, self.layout, self._known(facts)
         shift = world.apply(facts)
         mark = self._changes.mark()
-        relocations = self._place(shift).relocations(mark)
-        afresh = self.scope is Scope.HOLISTIC
+        placing = self._place(shift) if doubts is None else self.mending.place(doubts)
+        relocations = placing.relocations(mark)
+        afresh = self.scope is Scope.HOLISTIC and doubts is None
+        if doubts is not None:  # others need not be put right by this
+            known.update(self._violations(shift, relocations))
         spots = self._all_spots(relocations) if afresh else touched_spots(layout, shift, relocations)
         old = fragments(layout, spots, lambda site: shift.old_parent(site, world))
         apps = set(layout.apps) if afresh else self._affected(shift, relocations)
-        courses = self._courses(shift, relocations)
-        self._check(shift, relocations)
+        before, after = plans(world, layout, shift, relocations, number, apart=doubts is not None)
+        self._check(shift, relocations, known)
         contexts = delta(world, layout, relocations, old, self.versions, afresh)
         for context in contexts:
             self._changes.put(self.versions, (context.site, context.app), context.version)
@@ -224,9 +274,9 @@ class Planner:
             tuple(sorted(apps)),
             tuple(relocations),
             contexts,
-            self._plans(number, "before", {app: each.before for app, each in courses.items()}),
+            before,
             all_waves(world, shift),
-            self._plans(number, "after", {app: each.after for app, each in courses.items()}),
+            after,
         )
 
     def _affected(self, shift: Shift, relocations: list[Relocation]) -> set[AppId]:
@@ -237,42 +287,25 @@ class Planner:
 
     def _all_spots(self, relocations: list[Relocation]) -> set[Spot]:
         spots = {(site, app) for site in self.layout.sites() for app in self.layout.apps_at(site)}
-        return spots | touched_spots(self.layout, _NOTHING, relocations)
+        return spots | touched_spots(self.layout, NO_SHIFT, relocations)
 
-    def _courses(self, shift: Shift, relocations: list[Relocation]) -> dict[AppId, Course]:
-        """Applications that share operators are ordered together; all others do not wait for each other."""
-        together: dict[AppId, list[Relocation]] = {}
-        for each in relocations:
-            together.setdefault(self.layout.circle[each.op], []).append(each)
-        return {app: course(self.world, self.layout, shift, mine) for app, mine in sorted(together.items())}
-
-    def _plans(self, number: int, when: str, stages: dict[AppId, tuple[Stage, ...]]) -> tuple[Plan, ...]:
-        """Plans of different applications run at the same time: they share no operator."""
-        return tuple(
-            Plan(f"redeploy{number}-{app}-{when}", mine, self._mechanism(mine), note=f"topology change {number}")
-            for app, mine in stages.items()
-            if mine
-        )
-
-    def _mechanism(self, stages: Iterable[Stage]) -> str:
-        specs = [self.layout.operators[move.op] for stage in stages for move in stage]
-        return "drain" if all(spec.stateless and not spec.roaming for spec in specs) else "live"
-
-    def _check(self, shift: Shift, relocations: list[Relocation]) -> None:
-        """Before anything is sent: what the stages lead to is what was planned, and is valid."""
-        sites = {*shift.moved, *shift.left, *shift.changed}
-        sites.update(site_of(place) for each in relocations for place in (each.source, each.target))
+    def _check(self, shift: Shift, relocations: list[Relocation], known: set[str]) -> None:
+        """Before anything is sent: what the stages lead to is what was planned, and is valid, but for what is `known`
+        not to be.
+        """
         wrong = [
-            *violations(self.world, self.layout, sorted(sites)),
+            *(each for each in self._violations(shift, relocations) if each not in known),
             *moved_wrongly(self.world, self.layout, relocations),
         ]
         for each in wrong:
             raise _not_valid(each)
 
+    def _violations(self, shift: Shift, relocations: list[Relocation]) -> Iterator[str]:
+        sites = {*shift.moved, *shift.left, *shift.changed}
+        sites.update(site_of(place) for each in relocations for place in (each.source, each.target))
+        return violations(self.world, self.layout, sorted(sites))
+
 
 def _not_valid(why: str) -> PlanError:
     """A source has moved, for instance, and its keys have not followed it yet."""
     return PlanError(f"what would be deployed is not valid: {why}", "wait until what moves now has arrived")
-
-
-_NOTHING = Shift({}, frozenset(), {}, {}, frozenset())

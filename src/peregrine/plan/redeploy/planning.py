@@ -8,6 +8,7 @@ from peregrine.core.topology import Link, Site, Topology
 from peregrine.errors import PlanError
 from peregrine.plan.redeploy.events import SiteMoved, TopologyEvent
 from peregrine.plan.redeploy.planner import Planner, Redeployment
+from peregrine.plan.redeploy.queue import Verdict
 from peregrine.plan.redeploy.validity import elsewhere, moved_wrongly, violations
 from peregrine.types import OpId, PlaceId, SiteId, SourceId, site_of
 
@@ -18,14 +19,16 @@ class PlannedChanges:
 
     def tell(self, fact: object) -> bool:
         assert isinstance(fact, TopologyEvent)
-        self.planner.queue.offer(fact)
+        if self.planner.queue.offer(fact) is Verdict.TAKEN:
+            self.planner.mending.stirred()
         return isinstance(fact, SiteMoved)
 
     def plan(self) -> Redeployment | None:
         return self.planner.plan()
 
     def why_not(self) -> list[tuple[str, PlanError]]:
-        return [(str(each.fact), each.error) for each in self.planner.postponed]
+        postponed = [(str(each.fact), each.error) for each in self.planner.postponed]
+        return [*postponed, *self.planner.mending.refused]
 
     def succeeded(self) -> None:
         self.planner.succeeded()
@@ -45,6 +48,9 @@ class PlannedChanges:
 
     def moved(self, op: OpId, keys: KeySet, place: PlaceId) -> None:
         self.planner.moved(op, keys, place)
+
+    def arrived(self, op: OpId, keys: KeySet, place: PlaceId) -> None:
+        self.planner.arrived(op, keys, place)
 
     def site(self, site: SiteId) -> Site:
         return self.planner.world.stations[site].site

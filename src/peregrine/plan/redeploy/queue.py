@@ -82,10 +82,14 @@ class TopologyQueue:
         """Everything that waits."""
         if not self._waiting:
             return None
-        self._batches += 1
         facts = tuple(sorted(self._waiting.values(), key=lambda fact: fact.place_in_batch))
         self._waiting.clear()
-        return Batch(self._batches, facts)
+        return Batch(self.next_number(), facts)
+
+    def next_number(self) -> int:
+        """Of the next batch, or of a redeployment for which no fact is needed."""
+        self._batches += 1
+        return self._batches
 
     def put_back(self, facts: Iterable[Fact]) -> None:
         """They could not be deployed, or what was deployed for them was taken back."""

@@ -79,7 +79,9 @@ def _ready(world: World, layout: Layout, pending: list[Relocation]) -> list[Relo
         if any(op in ready for op in (*feeders, *consumers)):
             continue
         above_all = all(world.is_at_or_above(target, site) for op in feeders for site in now.get(op, ()))
-        below_all = all(world.is_at_or_above(site, target) for op in consumers for site in now.get(op, ()))
+        # Of both ends, or what they emit does not meet at the gate; a site may have taken its keys along from below.
+        ends = (target, site_of(each.source))
+        below_all = all(world.is_at_or_above(site, end) for op in consumers for site in now.get(op, ()) for end in ends)
         if above_all and below_all:
             ready.setdefault(each.op, []).append(each)
     return [each for relocations in ready.values() for each in relocations]

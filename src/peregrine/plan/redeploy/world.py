@@ -54,6 +54,9 @@ class Shift:
                 yield [place for place in world.places(above) if place in old]
 
 
+NO_SHIFT = Shift({}, frozenset(), {}, {}, frozenset())
+
+
 class World:
     def __init__(self, root: Station, changes: Changes) -> None:
         self.root = root.site.id
