@@ -113,15 +113,18 @@ class Planner:
         return None
 
     def _mend(self) -> Redeployment | None:
-        doubts = self.mending.look()
-        if not doubts:
-            return None
         try:
+            doubts = self.mending.look()
+            if not doubts:
+                return None
             mended = self._redeploy(self.queue.next_number(), [], doubts)
         except PlanError as error:
             self._changes.undo_to(0)
             self.mending.give_up(doubts, error)
             return None
+        except BaseException:  # a bug, as above
+            self._changes.undo_to(0)
+            raise
         self._mended = doubts
         return mended
 
