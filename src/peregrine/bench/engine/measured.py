@@ -52,7 +52,7 @@ class Measured:
     calm: measure.Steady | None = None  # where there is no cost that tells it
     max_rows_per_s: float | None = None  # of a run at saturation
     dip: float | None = None  # the share by which fewer results came, for a while
-    handover: float | None = None  # the worst of all, as a share of a round trip and a batch
+    handover: float | None = None  # the worst of all, as a share of a round trip and a trigger interval
     changes: int | None = None  # of the topology, all of them carried out
     deployment_ms: float | None = None  # the mean, from when a change was told until it was carried out
     event_time_ms: float | None = None  # the mean latency of results meanwhile

@@ -215,7 +215,9 @@ def _figures(measured: Measured) -> str:
             f" jitter {cost.peak_jitter_ms:,.0f}, duration {cost.duration_ms:,.0f} ms"
         )
     worst = (
-        "" if measured.handover is None else f", worst hand-over {measured.handover:.2f} of a round trip and a batch"
+        ""
+        if measured.handover is None
+        else f", worst hand-over {measured.handover:.2f} of a round trip and a trigger interval"
     )
     return (
         f"disruption {cost.disruption_ms:,.0f}, jitter {cost.peak_jitter_ms:,.0f}, freeze {cost.freeze_ms:,.0f},"
