@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from peregrine.bench.engine.handovers import HandOver, worst_share
+from peregrine.errors import ConfigurationError
 from peregrine.measure import Outputs
 
 ROUND_TRIP_MS = 80.0
@@ -26,9 +27,17 @@ def test_one_that_is_later_than_a_round_trip_and_an_interval_is_above_the_bound(
     assert ONE.share(outputs(399), ROUND_TRIP_MS) > 1
 
 
-def test_what_is_late_before_the_hand_over_or_behind_it_is_not_its_fault() -> None:
-    for at_ms in (5500, 5000):
-        assert ONE.jitter_ms(outputs(900, at_ms)) == 0
+def test_a_row_of_the_hand_over_that_hangs_until_all_is_settled_counts() -> None:
+    assert ONE.jitter_ms(outputs(1500, at_ms=5500)) == 1300, "it was made at 4000"
+
+
+def test_what_was_made_when_all_had_settled_is_not_its_fault() -> None:
+    assert ONE.jitter_ms(outputs(400, at_ms=5500)) == 0
+
+
+def test_a_hand_over_without_results_is_no_hand_over_without_jitter() -> None:
+    with pytest.raises(ConfigurationError, match="no result of the hand-over"):
+        ONE.jitter_ms(outputs(380).between(0, 2000))
 
 
 def test_the_worst_of_all_hand_overs_counts() -> None:

@@ -2,13 +2,16 @@
 
 The bound is a round trip (the detour by way of the site where the ways meet) and a trigger interval (a row may just
 have missed a batch). Machines are not equally fast from one minute to the next, so each hand-over is held against the
-calm just before it.
+calm just before it. Its results are those of rows that were made before it had settled, however late they come.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from peregrine.measure import Outputs, peak_jitter_ms
+import numpy as np
+
+from peregrine.errors import ConfigurationError
+from peregrine.measure import Outputs
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,11 +19,15 @@ class HandOver:
     calm_ms: float  # from here on nothing moved
     moved_ms: float
     settled_ms: float
-    trigger_ms: float  # between the beginnings of two batches, from when it moved until it had settled
+    trigger_ms: float  # between the beginnings of two batches, in the calm
 
     def jitter_ms(self, outputs: Outputs) -> float:
-        seen, calm = outputs.between(0, self.settled_ms), outputs.steady(self.calm_ms, self.moved_ms)
-        return peak_jitter_ms(seen.emitted_ms, seen.latency_ms, calm, self.moved_ms)
+        calm = outputs.steady(self.calm_ms, self.moved_ms)
+        made_ms = np.subtract(outputs.emitted_ms, outputs.latency_ms)
+        mine = outputs.latency_ms[(outputs.emitted_ms >= self.moved_ms) & (made_ms < self.settled_ms)]
+        if not len(mine):
+            raise ConfigurationError(f"no result of the hand-over at {self.moved_ms:g} ms", "send more rows a second")
+        return float(mine.max()) - calm.mean_ms
 
     def share(self, outputs: Outputs, round_trip_ms: float) -> float:
         """Of a round trip and a trigger interval."""

@@ -50,13 +50,14 @@ def run_cell(cell: Cell) -> Measured:
             calm_ms, begin = watch.now_ms(), links.positions(deployment)
             cars.flow(setting.calm_s)
             batches = setting.runner == "microbatch"
-            interval_ms = partial(_interval_ms, deployment.host.query, setting) if batches else None
-            trigger_ms = interval_ms(calm_ms) if interval_ms is not None else None
+            batch_ms = partial(stream.trigger_ms, deployment.host.query) if batches else None
+            trigger_ms = batch_ms(calm_ms) if batch_ms is not None else None
             requested_ms = ended_ms = watch.now_ms()
             handovers: list[HandOver] = []
             quiet_ms = calm_ms
             for edge, stays in stops(setting.mechanism, edges):
                 moved_ms = watch.now_ms()
+                interval_ms = max(setting.trigger_ms, batch_ms(quiet_ms)) if batch_ms is not None else None
                 cars.devices[DRIVER].move(edge)
                 if not stays:
                     cars.flow(PASSING_S)
@@ -66,7 +67,7 @@ def run_cell(cell: Cell) -> Measured:
                 if setting.mechanism == "drive":
                     cars.flow(LAST_S)
                     if interval_ms is not None:
-                        handovers.append(HandOver(quiet_ms, moved_ms, watch.now_ms(), interval_ms(moved_ms)))
+                        handovers.append(HandOver(quiet_ms, moved_ms, watch.now_ms(), interval_ms))
                     quiet_ms = watch.now_ms()
                     cars.flow(CALM_S)
             cars.flow(setting.settle_s)
@@ -77,11 +78,6 @@ def run_cell(cell: Cell) -> Measured:
     share = worst_share(handovers, outputs, setting.round_trip_ms)
     more = {"trigger_ms": trigger_ms, "bytes_on_links": on_links, "proof": proof, "handover": share}
     return of_results(cell, outputs, calm_ms, requested_ms, ended_ms, until_ms, **more)
-
-
-def _interval_ms(query: Any, setting: Setting, from_ms: float) -> float:
-    """Between the beginnings of two batches: what was asked for, unless they take longer."""
-    return max(float(setting.trigger_ms), stream.trigger_ms(query, from_ms))
 
 
 def _owns(watch: Watch, edge: SiteId) -> bool:
