@@ -254,7 +254,7 @@ def test_a_function_that_does_not_give_its_columns_is_refused_before_anything_ru
 
 def test_what_cannot_run_is_refused() -> None:
     lock = threading.Lock()
-    refused = pytest.raises(ConfigurationError, match=r"function of cameras/objects cannot be sent .* pickle .*lock")
+    refused = pytest.raises(ConfigurationError, match=r"operator objects .*cannot be sent .*lock")
     with refused, run(cameras(lambda frames: lock and frames), topology=TOPOLOGY, hosts="per-site"):
         pass
     app = App("roads")

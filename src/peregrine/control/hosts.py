@@ -238,19 +238,20 @@ class HostProcess:
     def _end(self, patience_s: float) -> None:
         if self._gone:
             return  # by now its number may be that of another session
-        session = self._process.pid
+        process = self._process  # whoever starts the next one does not wait for us
+        session = process.pid
         if not self._stopped:
             self._ready.clear()  # who asks now waits for the next one
         self._close_input()
         deadline_s = time.monotonic() + patience_s
-        while self._process.poll() is None or any(_session(session)):
+        while process.poll() is None or any(_session(session)):
             if time.monotonic() > deadline_s:
                 for pid in _session(session):
                     _kill(pid)
             time.sleep(0.05)
         self._gone = True
-        if self._process.stdout is not None:
-            self._process.stdout.close()
+        if process.stdout is not None:
+            process.stdout.close()
 
     def _close_input(self) -> None:
         """Its sign to end."""

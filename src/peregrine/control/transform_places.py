@@ -5,6 +5,7 @@ Each has a place of its own at every site, `site/name`, because its log is read 
 
 from collections.abc import Iterable, Mapping
 
+from peregrine.app.checks import check_pickles
 from peregrine.app.plan import SourceNode, TransformNode
 from peregrine.app.shell import Target
 from peregrine.control.hosts import PER_SITE
@@ -30,10 +31,10 @@ def check(transforms: Definitions, hosts: str | None) -> None:
                     f"put a map between {given.node.name!r} and it: that puts their rows in order",
                 )
     if transforms and hosts == PER_SITE:
-        from peregrine.spark.hosted import check_travels
+        from peregrine.spark.registry import dumps
 
-        for op, (node, _) in transforms.items():
-            check_travels(op, node)
+        for node, _ in transforms.values():
+            check_pickles(f"{node.name} ({node.where})", node.transform, dumps)
 
 
 def with_places(topology: Topology, transforms: Definitions) -> Topology:

@@ -28,6 +28,7 @@ def start_child(module: str, config: Path, log_file: Path, own_session: bool = F
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=log,
+            bufsize=0,  # what has been read is what `select` no longer tells of
             process_group=None if own_session else 0,
             start_new_session=own_session,
         )

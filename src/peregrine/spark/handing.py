@@ -24,8 +24,10 @@ class Handing:
     _under_way: "list[Future[None]]" = field(default_factory=list)
 
     def begin(self, task: int | None, shards: int) -> None:
-        """A shard of this task, which has so many."""
-        if task is None or task != self._task or shards == UNKNOWN:
+        """A shard of this task, which has so many, all of them worked on here: a batch is one task (`host.start`)."""
+        if task is None:
+            shards = UNKNOWN
+        if task != self._task or shards == UNKNOWN:
             self._task, self._left, self._under_way = task, max(shards, 1), []
 
     def hand(self, call: Callable[[], None]) -> None:

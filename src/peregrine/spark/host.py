@@ -33,7 +33,7 @@ from peregrine.core.outgoing import outgoing
 from peregrine.core.shard import Shard
 from peregrine.core.slices import entries_of
 from peregrine.core.state import CHUNK_BYTES
-from peregrine.errors import MissingChunk
+from peregrine.errors import ConfigurationError, MissingChunk
 from peregrine.spark.applying import Applier
 from peregrine.spark.attaching import Attaching, NotHere
 from peregrine.spark.handing import UNKNOWN, handing
@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
+_ONE_TASK = "spark.sql.shuffle.partitions"
 _STATE = StructType([StructField("state", BinaryType(), False)])
 _NOTHING = StructType([StructField("nothing", LongType(), True)])
 _SLICE = ("op", "group", "first_offset", "offsets", "body")
@@ -99,6 +100,9 @@ class HostConfig:
 
 def start(spark: "SparkSession", config: HostConfig) -> "StreamingQuery":
     """Start the query of a host, or go on from its checkpoint."""
+    tasks = spark.conf.get(_ONE_TASK)
+    if tasks != "1":  # the last shard of a task waits for the outputs of all: there must be no other task
+        raise ConfigurationError(f"{_ONE_TASK} = {tasks}, and a host is one task", "leave it at 1; add a host instead")
     spark.dataSource.register(LogSource)
     logs = spark.readStream.format(NAME).options(
         served=str(config.served),

@@ -135,16 +135,18 @@ def _spark_home(directory: Path) -> Path:
 
 
 def _serve(asked: "_Asked", answers: IO[bytes], end: threading.Event) -> None:
-    for line in sys.stdin.buffer:
-        ask = msgspec.json.decode(line, type=Ask)
-        try:
-            answer = asked.answer(ask)
-        except ConfigurationError as error:
-            answer = Answer(error=error.what, remedy=error.remedy)
-        except Exception as error:  # whatever Spark raises is the answer
-            answer = Answer(error=f"{type(error).__name__}: {error}")
-        _say(answers, msgspec.structs.replace(answer, number=ask.number))
-    end.set()
+    try:
+        for line in sys.stdin.buffer:
+            ask = msgspec.json.decode(line, type=Ask)
+            try:
+                answer = asked.answer(ask)
+            except ConfigurationError as error:
+                answer = Answer(error=error.what, remedy=error.remedy)
+            except Exception as error:  # whatever Spark raises is the answer
+                answer = Answer(error=f"{type(error).__name__}: {error}")
+            _say(answers, msgspec.structs.replace(answer, number=ask.number))
+    finally:
+        end.set()  # who does not answer any more is started again
 
 
 class _Asked:

@@ -12,11 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark import cloudpickle
 
-from peregrine.app.plan import TransformNode
 from peregrine.errors import ConfigurationError
 from peregrine.spark.registry import dumps
 from peregrine.spark.transform import TransformConfig, TransformQuery
-from peregrine.types import OpId, PlaceId
+from peregrine.types import PlaceId
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -64,14 +63,3 @@ def _load(file: Path) -> TransformConfig:
             "install the module in which its function is, or define the function where the application is started",
         ) from error
     return config
-
-
-def check_travels(op: OpId, node: TransformNode) -> None:
-    """Raises an error for a function that cannot be sent to a process."""
-    try:
-        dumps(node.transform)
-    except Exception as error:  # whatever what the function holds on to raises
-        raise ConfigurationError(
-            f"{node.where}: the function of {op} cannot be sent to the Spark applications of the sites: {error}",
-            "let it make what it needs when it is called, or let one session serve all sites",
-        ) from error
