@@ -19,7 +19,7 @@ class HandOver:
     calm_ms: float  # from here on nothing moved
     moved_ms: float
     settled_ms: float
-    trigger_ms: float  # between the beginnings of two batches, in the calm
+    trigger_ms: float  # between the beginnings of two batches, in the calm before it or behind it
 
     def jitter_ms(self, outputs: Outputs) -> float:
         calm = outputs.steady(self.calm_ms, self.moved_ms)

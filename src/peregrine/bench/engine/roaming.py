@@ -50,14 +50,14 @@ def run_cell(cell: Cell) -> Measured:
             calm_ms, begin = watch.now_ms(), links.positions(deployment)
             cars.flow(setting.calm_s)
             batches = setting.runner == "microbatch"
-            batch_ms = partial(stream.trigger_ms, deployment.host.query) if batches else None
-            trigger_ms = batch_ms(calm_ms) if batch_ms is not None else None
+            batch_ms = partial(stream.trigger_ms, deployment.host.query) if batches else lambda from_ms: None
+            trigger_ms = batch_ms(calm_ms)
             requested_ms = ended_ms = watch.now_ms()
             handovers: list[HandOver] = []
             quiet_ms = calm_ms
             for edge, stays in stops(setting.mechanism, edges):
                 moved_ms = watch.now_ms()
-                interval_ms = max(setting.trigger_ms, batch_ms(quiet_ms)) if batch_ms is not None else None
+                before_ms = batch_ms(quiet_ms)
                 cars.devices[DRIVER].move(edge)
                 if not stays:
                     cars.flow(PASSING_S)
@@ -66,10 +66,12 @@ def run_cell(cell: Cell) -> Measured:
                 ended_ms = watch.now_ms()
                 if setting.mechanism == "drive":
                     cars.flow(LAST_S)
-                    if interval_ms is not None:
-                        handovers.append(HandOver(quiet_ms, moved_ms, watch.now_ms(), interval_ms))
-                    quiet_ms = watch.now_ms()
+                    calm, quiet_ms = quiet_ms, watch.now_ms()
                     cars.flow(CALM_S)
+                    after_ms = batch_ms(quiet_ms)
+                    if before_ms is not None and after_ms is not None:
+                        interval_ms = max(setting.trigger_ms, before_ms, after_ms)
+                        handovers.append(HandOver(calm, moved_ms, quiet_ms, interval_ms))
             cars.flow(setting.settle_s)
             until_ms, end = watch.now_ms(), links.positions(deployment)
             proof = proved(deployment, cars, specs, operators, watch, initial)
