@@ -198,6 +198,10 @@ def _progress(news: str) -> Progress:
     return Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
 
 
+def _of_changes(totals: "Totals") -> dict[str, int]:
+    return {name: getattr(totals, name) for name in ("rehomed", "put_off", "late", "amiss")}
+
+
 def _print_search(totals: "Totals", options: "Options", elapsed_s: float, stopped: str) -> None:
     console = Console()
     table = _facts()
@@ -209,6 +213,8 @@ def _print_search(totals: "Totals", options: "Options", elapsed_s: float, stoppe
     if options.topology_changes:
         table.add_row("changes of parents", f"{totals.rehomed:,}")
         table.add_row("changes put off", f"{totals.put_off:,}")
+        table.add_row("sites that were late", f"{totals.late:,}")
+        table.add_row("operators left amiss", f"{totals.amiss:,}")
     table.add_row("cancelled", f"{totals.cancelled:,}")
     table.add_row("refused plans", f"{totals.refused:,}")
     table.add_row("crashes", f"{totals.crashes:,}")
@@ -253,7 +259,7 @@ def _as_dict(
         "migrations": dict(sorted(totals.migrations.items())),
         "cancelled": totals.cancelled,
         "refused": totals.refused,
-        **({"rehomed": totals.rehomed, "put_off": totals.put_off} if options.topology_changes else {}),
+        **(_of_changes(totals) if options.topology_changes else {}),
         "crashes": totals.crashes,
         "events": totals.events,
         "events_per_s": round(totals.events / elapsed_s),

@@ -25,6 +25,7 @@ from peregrine.core.keyspace import KeySet
 from peregrine.core.manager import Manager
 from peregrine.core.messages import SetOwner
 from peregrine.core.placement import Placement
+from peregrine.core.redeploying import PATIENCE_MS
 from peregrine.core.topology import Link
 from peregrine.core.validity import AttachedProducers, Feeds
 from peregrine.log.record_log import Fsync
@@ -68,8 +69,7 @@ class Tree:
         """Has it left its old parent, and is it not settled below the new one?"""
         redeploying = self.driver.manager.redeploying
         assert redeploying is not None
-        now = redeploying.current
-        return now is not None and bool(now.open) and self.parent() == target
+        return bool(redeploying.rehomer.commands()) and self.parent() == target
 
     def settle(self) -> None:
         """While rows flow."""
@@ -99,13 +99,16 @@ class Tree:
 
 
 @contextmanager
-def managed(cluster: Cluster, devices: dict[str, Device] | None = None) -> Iterator[Tree]:
+def managed(
+    cluster: Cluster, devices: dict[str, Device] | None = None, patience_ms: int = PATIENCE_MS
+) -> Iterator[Tree]:
     def make(initial: Initial, feeds: Feeds) -> Manager:
         specs = {spec.op: spec for spec in cluster.routers[CLOUD].settings.operators}
         attachments = Attachments()
         placement = Placement(cluster.topology, specs, initial)
         planning = planning_of(cluster.topology, specs, initial, feeds)
-        return Manager(placement, specs, attachments, AttachedProducers(feeds, attachments), planning=planning)
+        producers = AttachedProducers(feeds, attachments)
+        return Manager(placement, specs, attachments, producers, planning=planning, patience_ms=patience_ms)
 
     durable = DurableManager(cluster.directory / "manager", make, Fsync.OFF)
     if not durable.placed:

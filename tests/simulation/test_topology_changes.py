@@ -7,6 +7,7 @@ protects the order alone is easier to find without time: `test_rehoming_net.py`.
 import pytest
 
 from peregrine.errors import PeregrineError
+from peregrine.plan.redeploy.held import Held
 from peregrine.plan.redeploy.mending import Mending
 from peregrine.sim.checkers import check
 from peregrine.sim.runner import SeedResult, run_seed
@@ -37,6 +38,8 @@ def without_violation(seeds: range) -> list[SeedResult]:
 def test_fixed_seeds_have_no_violation(start: int) -> None:
     found = without_violation(range(start, start + CHUNK))
     assert sum(each.rehomed for each in found) >= CHUNK, "hardly any site has changed its parent"
+    assert sum(each.late for each in found) > 0, "no site was late"
+    assert sum(each.amiss for each in found) == 0, "keys are given up that could be put right"
 
 
 @pytest.mark.parametrize("seed", [9024, 9030, 50079, 51478, 51951, 61846, 100352])
@@ -74,7 +77,14 @@ def test_the_simulator_finds_a_manager_that_lets(fault: str, monkeypatch: pytest
     assert any(goes_wrong(seed, Doubles(), but=ABOVE) for seed in range(SEEDS))
 
 
-@pytest.mark.parametrize("seed", [9024, 9030])
+def test_the_simulator_finds_a_planner_that_does_not_keep_away_from_who_is_late(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(Held, "_check", lambda *about: None)
+    assert any(goes_wrong(seed, Doubles()) for seed in range(SEEDS))
+
+
+@pytest.mark.parametrize("seed", [9019, 9030])
 def test_the_simulator_finds_a_planner_that_does_not_look_at_what_others_have_moved(
     seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

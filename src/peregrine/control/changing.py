@@ -60,6 +60,7 @@ class Changed:
     def describe(self) -> str:
         """For people: a line for each fragment that was touched, for what was left out or put off, and why."""
         lines = [_line(context) for context in self.touched]
+        lines += [f"on its way: {late}" for each in self.redeployed for late in each.late]
         lines += [f"left out: {plan}" for each in self.redeployed for plan in each.left_out]
         lines += [f"not valid yet: {wrong}" for each in self.redeployed for wrong in each.wrong]
         lines += [f"put off: {each.what}: {each.error}" for each in self.put_off]
@@ -134,8 +135,8 @@ def fragments_of(manager: Manager) -> Iterator[RunningFragment]:
 def sites_of(manager: Manager) -> tuple[SiteId, ...]:
     """That there are now, and that are just joining or leaving."""
     here = manager.coordinator.placement.topology.sites
-    current = manager.redeploying.current if manager.redeploying is not None else None
-    opened = [command.rehoming.site for command in current.open.values()] if current is not None else []
+    commands = manager.redeploying.rehomer.commands() if manager.redeploying is not None else []
+    opened = [command.rehoming.site for command in commands]
     return tuple(dict.fromkeys((*here, *opened)))
 
 

@@ -8,7 +8,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
-from concurrent.futures import ThreadPoolExecutor, wait
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import suppress
 from types import TracebackType
 from typing import TypeVar
@@ -74,6 +74,7 @@ class ManagerDriver:
         self._changed = threading.Condition()
         self._stop = threading.Event()
         self._senders = ThreadPoolExecutor(SENDERS, thread_name_prefix="manager-send")
+        self._told_by_tick: dict[SiteId, Future[None]] = {}
         self._ticking = threading.Thread(target=self._tick, name="manager-tick", daemon=True)
         self._listening: dict[SiteId, threading.Thread] = {}
 
@@ -185,7 +186,7 @@ class ManagerDriver:
     def changing(self) -> bool:
         """Is a topology change under way?"""
         with self._changed:
-            return not self._redeploying.idle
+            return self._redeploying.under_way
 
     @property
     def _redeploying(self) -> Redeploying:
@@ -218,15 +219,27 @@ class ManagerDriver:
                 commands.setdefault(effect.site, []).append(effect)
             else:
                 self._watch(effect)
-        if len(commands) == 1:
+        if isinstance(event, Tick):
+            self._send_meanwhile(commands)
+        elif len(commands) == 1:
             self._send(*commands.values())
-            return
+        else:
+            self._send_all(commands)
+
+    def _send_all(self, commands: dict[SiteId, list[ToRouter]]) -> None:
         sending = []
         with suppress(RuntimeError):  # it has ended: nobody is told any more
             sending = [self._senders.submit(self._send, mine) for mine in commands.values()]
         for sent in wait(sending).done:
             if not sent.cancelled():
                 sent.result()
+
+    def _send_meanwhile(self, commands: dict[SiteId, list[ToRouter]]) -> None:
+        """Time goes on while a router hangs. What it is not told now the machine sends again."""
+        for site, mine in commands.items():
+            if (last := self._told_by_tick.get(site)) is None or last.done():
+                with suppress(RuntimeError):  # as above
+                    self._told_by_tick[site] = self._senders.submit(self._send, mine)
 
     def _send(self, commands: Iterable[ToRouter]) -> None:
         """To one router, in order; routers do not wait for each other."""

@@ -6,7 +6,7 @@ on where it was. It sits on no data path and coordinates nothing in time: it beg
 Commands may be lost or repeated; routers recognise repeats, and `Tick` sends again what has not been answered.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
@@ -26,6 +26,7 @@ from peregrine.errors import OverlapError, PlanError, UnknownName
 from peregrine.types import MigrationId, OpId, PlaceId, SiteId, site_of
 
 RETRY_MS = 1000
+TreeAfter = Callable[[Topology], Topology]  # what a site that changes its parent makes of a tree
 
 
 class Status(StrEnum):
@@ -105,7 +106,7 @@ class Coordinator:
         self.producers = producers
         self._validity = Validity(placement, operators, producers)
         self._mechanisms = mechanisms
-        self._changing: dict[SiteId, Topology] = {}  # sites that change their parents, and the tree when they have
+        self._changing: dict[SiteId, TreeAfter] = {}  # sites that change their parents
         self._stood_in: dict[MigrationId, None] = {}  # migrations into such a site: others may stand in for their gate
         self.closing: frozenset[SiteId] = frozenset()  # sites that are about to leave
         self._known: set[str] = set()
@@ -140,7 +141,7 @@ class Coordinator:
 
     # --- the tree changes ---
 
-    def changing(self, site: SiteId, after: Topology) -> tuple[Migration, ...]:
+    def changing(self, site: SiteId, after: TreeAfter) -> tuple[Migration, ...]:
         """From now on, and until it has changed its parent, nothing begins that moves keys into its subtree or out of
         it, or that could not go on afterwards. What runs goes on: of that, the migrations into the subtree.
         """
@@ -176,15 +177,14 @@ class Coordinator:
                 self._go_on(run)
         return self._effects
 
-    def uses(self, sites: Iterable[SiteId]) -> bool:
-        """Does a running plan move anything to or from these?"""
-        wanted = set(sites)
-        return any(site_of(place) in wanted for run in self.running.values() for place in _places(run.plan))
+    def uses(self, site: SiteId) -> bool:
+        """Does a running plan move anything to or from it?"""
+        return any(site_of(place) == site for run in self.running.values() for place in _places(run.plan))
 
     def _crosses(self, move: Move) -> bool:
         return any(
             self._below(site, move.source) != self._below(site, move.target)
-            or self._validity.out_of_line(move, after) is not None
+            or self._validity.out_of_line(move, after(self._topology)) is not None
             for site, after in self._changing.items()
         )
 
@@ -328,8 +328,8 @@ class Coordinator:
     def _anchor(self, move: Move) -> SiteId:
         """One that is right in every tree that there will be meanwhile; D's router is, or the move would wait."""
         *others, last = self._validity.anchors(move)
+        trees = [after(self._topology) for after in self._changing.values()]
         for site in others:
-            trees = self._changing.values()
             if all(self._validity.out_of_line(replace(move, anchor=site), tree) is None for tree in trees):
                 return site
         return last

@@ -21,6 +21,7 @@ from peregrine.core.mobility import GiveUp, Mobility, MobilityEvent, Propose
 from peregrine.core.operator import OpSpec
 from peregrine.core.placement import Placement
 from peregrine.core.redeploying import (
+    PATIENCE_MS,
     Planning,
     PutOff,
     Redeployed,
@@ -45,12 +46,15 @@ class Manager:
         mechanisms: Mapping[str, Mechanism] = MECHANISMS,
         dwell_ms: int = 5000,
         planning: Planning | None = None,
+        patience_ms: int = PATIENCE_MS,
     ) -> None:
-        """Without `planning` the topology stays as it is."""
+        """Without `planning` the topology stays as it is. `patience_ms`: how long a topology change in which nothing
+        happens holds up the next.
+        """
         self.coordinator = Coordinator(placement, operators, producers, mechanisms)
         self.attachments = attachments
         self.mobility = Mobility(self.coordinator, attachments, dwell_ms)
-        self.redeploying = None if planning is None else Redeploying(self.coordinator, planning)
+        self.redeploying = None if planning is None else Redeploying(self.coordinator, planning, patience_ms)
 
     @property
     def idle(self) -> bool:

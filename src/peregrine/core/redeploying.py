@@ -6,25 +6,31 @@ What is to be done is planned elsewhere (`plan/redeploy/`, behind `Planning`); h
 come. Until the first site changes its parent a redeployment that fails is taken back: what has moved returns, and its
 facts are considered again. After that there is no way back, only forward: a migration that cannot be carried out then
 is left out, its keys stay where they are, and rows find them there.
+
+A site or a link that is lost in the middle holds up what has to go that way, and nobody else: a redeployment in which
+nothing has happened for some time while others wait is let go. Rehomings that are not over are *late* then, and go on
+beside what comes next (`core/waves.py`); migrations that are not over go on like those of anybody else.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Protocol
 
 from peregrine.core.coordinator import Coordinator, CoordinatorEffect, PlanEnded, Status, ToRouter
 from peregrine.core.keyspace import KeySet
-from peregrine.core.messages import Attached, Rehome, Rehomed, Tick
+from peregrine.core.messages import Attached, Rehomed, Tick
 from peregrine.core.mobility import Propose
 from peregrine.core.placement import Placement
 from peregrine.core.reconfigure import Move, Plan, taken_back
 from peregrine.core.rehoming import Rehoming
-from peregrine.core.topology import Link, Site, Topology
+from peregrine.core.topology import Link, Topology
+from peregrine.core.waves import Obstacles, Rehomer, Told, Waves
 from peregrine.errors import ConfigurationError, OverlapError, PlanError
 from peregrine.types import OpId, PlaceId, SiteId, SourceId
 
 RETRY_MS = 1000
+PATIENCE_MS = 10_000
 
 
 class Redeployment(Protocol):
@@ -45,7 +51,7 @@ class Redeployment(Protocol):
         """For which it is. None: it puts right where keys are that others have moved."""
 
 
-class Planning(Protocol):
+class Planning(Told, Protocol):
     """What plans redeployments."""
 
     def tell(self, fact: object) -> bool:
@@ -53,7 +59,7 @@ class Planning(Protocol):
         other to be carried out.
         """
 
-    def plan(self) -> Redeployment | None: ...
+    def plan(self, obstacles: Obstacles) -> Redeployment | None: ...
     def why_not(self) -> Sequence[tuple[str, PlanError]]:
         """What the last `plan` had to put off."""
 
@@ -69,11 +75,15 @@ class Planning(Protocol):
     def arrived(self, op: OpId, keys: KeySet, place: PlaceId) -> None:
         """By a redeployment, or not: where keys are that it was to move. Likewise, but once."""
 
-    def site(self, site: SiteId) -> Site: ...
-    def link(self, a: SiteId, b: SiteId) -> Link: ...
-    def deployed(self, redeployment: Redeployment, carried_out: Topology) -> tuple[Topology, Sequence[str]]:
+    def stirred(self) -> None:
+        """Something has happened: what could not be planned may be possible now."""
+
+    def deployed(
+        self, redeployment: Redeployment, carried_out: Topology, late: Collection[SiteId]
+    ) -> tuple[Topology, Sequence[str]]:
         """The tree when everything is carried out: what rehomings have made of it, and what else is otherwise at what
-        is affected. And where rehomings have not made of it what was planned. To be asked before `succeeded`.
+        is affected. And where rehomings have not made of it what was planned, but for sites that are late. To be asked
+        before `succeeded`.
         """
 
     def wrong(self, redeployment: Redeployment, placement: Placement, taken_back: bool) -> Sequence[str]:
@@ -110,11 +120,14 @@ class Redeployed:
     left_out: tuple[str, ...]  # plans that could not be carried out
     wrong: tuple[str, ...] = ()  # what is not valid now, of what was affected
     contexts: tuple[object, ...] = ()  # of what was deployed; none, if it was taken back
+    late: tuple[Rehoming, ...] = ()  # that go on beside what comes next. It is told again when they are over
 
     @property
     def complete(self) -> bool:
-        """Was everything done that was planned? DONE and not complete: some keys have not followed their sites."""
-        return self.outcome is Status.DONE and not self.left_out
+        """Was everything done that was planned? DONE and not complete: some sites are not where they were to go yet, or
+        some keys have not followed theirs.
+        """
+        return self.outcome is Status.DONE and not self.left_out and not self.late
 
 
 RedeployingEvent = TopologyChanged | Rehomed | PlanEnded | Attached | Tick
@@ -132,24 +145,24 @@ class Step(StrEnum):
 class Running:
     redeployment: Redeployment
     plans: list[Plan]  # of this step, that have not been submitted
+    waves: Waves
+    still_since_ms: int | None = None  # None: something has happened since the last tick
     step: Step = Step.BEFORE
     running: dict[str, None] = field(default_factory=dict)  # plans of this step
     done: list[Move] = field(default_factory=list)
     failed: bool = False
-    wave: int = -1
-    to_begin: list[Rehoming] = field(default_factory=list)  # of this wave: they wait for migrations, or for others
-    open: dict[int, Rehome] = field(default_factory=dict)  # rehomings of this wave
-    rehomed: list[Rehoming] = field(default_factory=list)
     left_out: list[str] = field(default_factory=list)
 
 
 class Redeploying:
-    def __init__(self, coordinator: Coordinator, planning: Planning) -> None:
+    def __init__(self, coordinator: Coordinator, planning: Planning, patience_ms: int = PATIENCE_MS) -> None:
         self._coordinator = coordinator
         self._planning = planning
+        self._patience_ms = patience_ms
         self.current: Running | None = None
+        self.rehomer = Rehomer(coordinator, planning)
+        self._let_go: dict[Waves, Redeployment] = {}  # of rehomings that are late
         self._stirred = False  # something has happened since it was last planned
-        self._numbers = 0
         self._retry_at_ms = 0
         self._effects: list[RedeployingEffect] = []
 
@@ -158,8 +171,13 @@ class Redeploying:
         return self._planning
 
     @property
+    def under_way(self) -> bool:
+        """Is there anything to do about what was told? Rehomings that are late are not waited for."""
+        return self.current is not None or self._stirred
+
+    @property
     def idle(self) -> bool:
-        return self.current is None and not self._stirred
+        return not self.under_way and not self.rehomer.running
 
     def step(self, event: RedeployingEvent) -> list[RedeployingEffect]:
         self._effects = []
@@ -177,18 +195,27 @@ class Redeploying:
                 if site in self._placement.topology and self._planning.attached(source, site):
                     self._stirred = True
             case Tick(now_ms):
-                if now_ms >= self._retry_at_ms:
-                    self._retry_at_ms = now_ms + RETRY_MS
-                    self._send_again()
-                if self.current is None and self._stirred:
-                    self._plan()
-                else:
-                    self._go_on()
+                self._on_tick(now_ms)
         return self._effects
 
     @property
     def _placement(self) -> Placement:
         return self._coordinator.placement
+
+    def _on_tick(self, now_ms: int) -> None:
+        if now_ms >= self._retry_at_ms:
+            self._retry_at_ms = now_ms + RETRY_MS
+            self._effects += [ToRouter(each.rehoming.site, each) for each in self.rehomer.commands()]
+        now = self.current
+        if now is not None:
+            if now.still_since_ms is None:
+                now.still_since_ms = now_ms
+            elif now_ms - now.still_since_ms >= self._patience_ms and self._somebody_waits(now):
+                self._give_way(now)
+        if self.current is None and self._stirred:
+            self._plan()
+        else:
+            self._go_on()
 
     # --- planning ---
 
@@ -204,33 +231,33 @@ class Redeploying:
 
     def _plan(self) -> None:
         self._stirred = False
-        redeployment = self._planning.plan()
+        redeployment = self._planning.plan(self.rehomer.obstacles())
         self._effects += [PutOff(what, error) for what, error in self._planning.why_not()]
         if redeployment is None:
             return
-        leaving = [each.site for wave in redeployment.rehomings for each in wave if each.target is None]
-        if self._coordinator.uses(leaving) or (not redeployment.facts and self._moving(redeployment)):
-            self._planning.failed()  # again when those plans have ended
-            return
-        self._coordinator.closing = frozenset(leaving)
-        self.current = Running(redeployment, list(redeployment.before))
+        waves = Waves([wave for wave in redeployment.rehomings if wave])
+        self.current = Running(redeployment, list(redeployment.before), waves)
+        self._close()
         self._go_on()
 
-    def _moving(self, redeployment: Redeployment) -> bool:
-        """Is somebody else moving any of these keys? Then facts need not wait for them, and perhaps nothing is left to
-        be put right.
-        """
-        moves = [move for plan in redeployment.after for move in plan.moves()]
-        return any(self._coordinator.busy(move.op, move.keys) for move in moves)
+    def _close(self) -> None:
+        """Nothing moves to sites that are about to leave."""
+        now = self.current
+        planned = now.waves.remaining() if now is not None and now.step is not Step.BACK else ()
+        coming = (*planned, *self.rehomer.remaining(late=True))
+        self._coordinator.closing = frozenset(each.site for each in coming if each.target is None)
 
     # --- carrying it out ---
 
     def _go_on(self) -> None:
         """As far as it goes without waiting for anybody."""
+        for waves in self.rehomer.late:
+            self._resettle(waves)
         while (now := self.current) is not None:
             self._submit(now)
-            self._begin(now)
-            if now.running or now.plans or now.to_begin or now.open:
+            if now.step is Step.REHOMING:
+                self._effects += self.rehomer.go_on(now.waves)
+            if now.running or now.plans or (now.step is Step.REHOMING and not now.waves.over):
                 return
             self._next(now)
             if self.current is None:  # what came meanwhile need not wait for the next tick
@@ -255,80 +282,32 @@ class Redeploying:
 
     def _next(self, now: Running) -> None:
         """Everything of this step has ended."""
+        now.still_since_ms = None
         match now.step:
             case Step.BEFORE if now.failed:
                 now.step = Step.BACK
-                self._coordinator.closing = frozenset()  # nobody leaves: keys may return there
+                self._close()  # nobody leaves: keys may return there
                 now.plans = list(taken_back(now.redeployment.before, now.done))
-            case Step.BEFORE | Step.REHOMING:
+            case Step.BEFORE:
                 now.step = Step.REHOMING
-                now.wave += 1
-                if now.wave < len(now.redeployment.rehomings):
-                    now.to_begin = list(now.redeployment.rehomings[now.wave])
-                else:
-                    now.step, now.plans = Step.AFTER, list(now.redeployment.after)
+            case Step.REHOMING:
+                now.step, now.plans = Step.AFTER, list(now.redeployment.after)
             case Step.AFTER | Step.BACK:
                 self._end(now)
 
-    def _begin(self, now: Running) -> None:
-        waiting, now.to_begin = now.to_begin, []
-        for rehoming in waiting:
-            after = self._tree_after(rehoming)
-            opened = [command.rehoming for command in now.open.values()]
-            if any(self._share(rehoming, other) for other in opened) or self._coordinator.disturbed(
-                rehoming.site, after
-            ):
-                now.to_begin.append(rehoming)
-                continue
-            self._numbers += 1
-            gates = self._coordinator.changing(rehoming.site, after)
-            topology = self._placement.topology
-            below = topology.below(rehoming.site) if rehoming.site in topology else ()
-            command = now.open[self._numbers] = Rehome(replace(rehoming, number=self._numbers), gates, below)
-            self._effects.append(ToRouter(rehoming.site, command))
-
-    def _share(self, one: Rehoming, other: Rehoming) -> bool:
-        """Is a router on the ways of both, or is one that is on the way of one where the ways of the other meet? They
-        may meet at the same site. (Of sites that join or leave only the way is learnt or forgotten.)
-        """
-        mine, theirs = self._ways(one), self._ways(other)
-        if not mine or not theirs:
-            return False
-        return not mine.isdisjoint(theirs | {other.meets}) or one.meets in theirs
-
-    def _ways(self, rehoming: Rehoming) -> set[SiteId]:
-        """From the site to where its old way and its new one meet, without that."""
-        if rehoming.source is None or rehoming.target is None:
-            return set()
-        path = self._placement.topology.path(rehoming.source, rehoming.target)
-        return {rehoming.site, *path} - {rehoming.meets}
-
-    def _send_again(self) -> None:
-        for command in self.current.open.values() if self.current is not None else ():
-            self._effects.append(ToRouter(command.rehoming.site, command))
-
     def _on_rehomed(self, number: int) -> None:
-        now = self.current
-        command = now.open.pop(number, None) if now is not None else None
-        if now is None or command is None:
+        found = self.rehomer.carried_out(number)
+        if found is None:
             return
-        now.rehomed.append(command.rehoming)
-        self._effects += self._coordinator.changed(command.rehoming.site, self._tree_after(command.rehoming))
+        waves, effects = found
+        self._effects += effects
+        if self.current is not None and waves is self.current.waves:
+            self.current.still_since_ms = None
         self._go_on()
-
-    def _tree_after(self, rehoming: Rehoming) -> Topology:
-        topology, site, target = self._placement.topology, rehoming.site, rehoming.target
-        if target is None:
-            return topology.without_site(site)
-        link = self.link(rehoming)
-        if rehoming.source is None:
-            new = self._planning.site(site)
-            return topology.with_site(site, target, link, new.hosts, new.cpu_price)
-        return topology.with_parent(site, target, link)
 
     def is_open(self, rehoming: Rehoming) -> bool:
         """Has it been begun, and not been carried out?"""
-        return self.current is not None and any(each.rehoming == rehoming for each in self.current.open.values())
+        return any(command.rehoming == rehoming for command in self.rehomer.commands())
 
     def link(self, rehoming: Rehoming) -> Link:
         """Between a site and its parent to be, as it was told."""
@@ -347,6 +326,7 @@ class Redeploying:
             self._stirred = True
             self._go_on()
             return
+        now.still_since_ms = None
         del now.running[ended.plan.id]
         moved = {(m.op, m.keys, m.source, m.target) for m in ended.moved}
         now.done += [m for m in ended.plan.moves() if (m.op, m.keys, m.source, m.target) in moved]
@@ -355,15 +335,43 @@ class Redeploying:
             now.left_out.append(ended.plan.id)
         self._go_on()
 
+    # --- how it ends ---
+
+    def _somebody_waits(self, now: Running) -> bool:
+        """Something else was told, or keys could follow sites that have their new parents."""
+        return self._stirred or (now.step is Step.REHOMING and bool(now.waves.done))
+
+    def _give_way(self, now: Running) -> None:
+        """Nothing has happened for long, and others wait: what is not over goes on without being waited for."""
+        now.left_out += [*now.running, *(plan.id for plan in now.plans)]
+        if now.step is Step.BEFORE:
+            now.step = Step.BACK  # its facts are considered again, when the plans that run have ended
+        elif now.step is Step.REHOMING:
+            now.waves.late = True
+            self._let_go[now.waves] = now.redeployment
+            now.left_out += [plan.id for plan in now.redeployment.after]
+        self._end(now)
+
+    def _resettle(self, waves: Waves) -> None:
+        """Rehomings that are late."""
+        self._effects += self.rehomer.go_on(waves)
+        if waves.over:
+            self._close()
+            self._planning.stirred()  # keys may follow now
+            self._stirred = True
+            number = self._let_go.pop(waves).number
+            self._effects.append(Redeployed(number, Status.DONE, tuple(waves.done), ()))
+
     def _end(self, now: Running) -> None:
         self.current = None
-        self._coordinator.closing = frozenset()
+        self._close()
         redeployment, taken_back = now.redeployment, now.step is Step.BACK
         wrong: list[str] = []
         if taken_back:
             self._planning.failed()
         else:
-            topology, astray = self._planning.deployed(redeployment, self._placement.topology)
+            late = {each.site for each in self.rehomer.remaining()}
+            topology, astray = self._planning.deployed(redeployment, self._placement.topology, late)
             wrong += astray
             self._planning.succeeded()
             self._effects += self._coordinator.changed(topology.root, topology)
@@ -372,14 +380,16 @@ class Redeploying:
                 for place, keys in self._placement.where(move.op, move.keys):
                     self._planning.arrived(move.op, keys, place)
         wrong += self._planning.wrong(redeployment, self._placement, taken_back)
+        rehomed, now.waves.done = tuple(now.waves.done), []
         self._effects.append(
             Redeployed(
                 redeployment.number,
                 Status.ABORTED if taken_back else Status.DONE,
-                tuple(now.rehomed),
+                rehomed,
                 tuple(now.left_out),
                 tuple(wrong),
                 () if taken_back else redeployment.contexts,
+                tuple(now.waves.remaining()) if now.waves.late else (),
             )
         )
         self._stirred = True  # for what came meanwhile, and what was put off

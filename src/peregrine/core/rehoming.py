@@ -28,7 +28,8 @@ class Rehoming:
     number: int = 0  # given when it is carried out, each higher than the last: the session of the new link
 
     def __str__(self) -> str:
-        return f"rehoming {self.number} of {self.site} from {self.source or 'nowhere'} to {self.target or 'nowhere'}"
+        nth = f" {self.number}" if self.number else ""
+        return f"rehoming{nth} of {self.site} from {self.source or 'nowhere'} to {self.target or 'nowhere'}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,7 @@ They look at results and states only, never at how the run came to them.
 """
 
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Any
@@ -111,23 +112,30 @@ def _replicas(run: Simulation) -> list[Violation]:
 
 
 def _above_producers(run: Simulation) -> list[Violation]:
-    """Where sites change their parents, every key is above what produces for it when all is at rest (Falcon III-B): but
-    for keys that follow their sources by themselves, and those of which the manager said that they cannot move.
-
-    By the manager's books and the tree that it has, and not by those of its planner, who decides what to mend.
+    """Where sites change their parents, every key is at or above what produces for it when all is at rest (Falcon
+    III-B): but for keys that follow their sources by themselves, and those of which the manager said that they cannot
+    move. These are the planner's word, so operators that have any are counted.
     """
     if not run.scenario.changes or not run.observed.finished:
         return []
-    coordinator, violations = run.manager.machine.coordinator, []
-    placement, topology = coordinator.placement, coordinator.placement.topology
-    for op, spec in sorted(placement.operators.items()):
-        asked = KeySet.everything(spec.groups) - run.cannot_move().get(op, KeySet.nothing(spec.groups))
-        for place, keys in [] if spec.roaming else placement.where(op, asked):
-            for name, at in (*coordinator.producers(op, keys), *placement.upstream(op)):
-                if at in topology and not topology.is_at_or_above(site_of(place), at):
-                    what = f"{op} at {place} is not above {name}, which produces for it at {at}"
-                    violations.append(Violation("keys are above their producers", what))
+    violations: list[Violation] = []
+    for op, spec in sorted(run.manager.machine.coordinator.placement.operators.items()):
+        told = run.cannot_move().get(op, KeySet.nothing(spec.groups))
+        if not spec.roaming:
+            run.observed.amiss += any(_not_above(run, op, told))
+            rest = KeySet.everything(spec.groups) - told
+            violations += [Violation("keys are above their producers", what) for what in _not_above(run, op, rest)]
     return violations
+
+
+def _not_above(run: Simulation, op: OpId, asked: KeySet) -> Iterator[str]:
+    """By the manager's books and the tree that it has, and not by those of its planner, who decides what to mend."""
+    coordinator = run.manager.machine.coordinator
+    placement, topology = coordinator.placement, coordinator.placement.topology
+    for place, keys in placement.where(op, asked):
+        for name, at in (*coordinator.producers(op, keys), *placement.upstream(op)):
+            if at in topology and not topology.is_at_or_above(site_of(place), at):
+                yield f"{op} at {place} is not above {name}, which produces for it at {at}"
 
 
 def _one_emitter(run: Simulation) -> list[Violation]:

@@ -40,6 +40,8 @@ class SeedResult:
     digest: str
     rehomed: int = 0  # sites that joined, changed their parents or left
     put_off: int = 0  # changes of the topology that could not be deployed when they came
+    late: int = 0  # sites that were still on their way to a new parent when the next change began
+    amiss: int = 0  # operators with keys that are not above their producers in the end, and of which that was told
 
 
 @dataclass(frozen=True)
@@ -64,6 +66,8 @@ class Totals:
     events: int = 0
     rehomed: int = 0
     put_off: int = 0
+    late: int = 0
+    amiss: int = 0
     violating: list[SeedResult] = field(default_factory=list)
 
     def add(self, result: SeedResult) -> None:
@@ -76,6 +80,8 @@ class Totals:
         self.events += result.events
         self.rehomed += result.rehomed
         self.put_off += result.put_off
+        self.late += result.late
+        self.amiss += result.amiss
         if result.violations:
             self.violating.append(result)
 
@@ -112,6 +118,8 @@ def play(seed: int, options: Options) -> Played:
         digest=digest(run),
         rehomed=run.observed.rehomed,
         put_off=run.observed.put_off,
+        late=run.observed.late,
+        amiss=run.observed.amiss,
     )
     return Played(result, run, reference)
 

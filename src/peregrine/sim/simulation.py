@@ -59,6 +59,7 @@ from peregrine.types import MigrationId, OpId, PlaceId, SiteId, SourceId, site_o
 
 TICK_MS = 40.0
 PATIENCE_MS = 60_000.0
+PATIENCES_MS = (0, 50, 300, 1000, 10_000)  # of the manager, with a topology change in which nothing happens
 
 
 @dataclass(frozen=True)
@@ -89,6 +90,8 @@ class Observed:
     refused: int = 0
     rehomed: int = 0
     put_off: int = 0
+    late: int = 0
+    amiss: int = 0
     crashes: int = 0
     finished: bool = False
     state: StateMoved = NOTHING_MOVED
@@ -165,6 +168,7 @@ class Simulation:
             self._doubles.mechanisms,
             scenario.dwell_ms,
             self._make_planning() if scenario.changes else None,
+            random.Random(f"patience:{scenario.seed}").choice(PATIENCES_MS),
         )
 
     def _make_planning(self) -> PlannedChanges:
@@ -370,7 +374,7 @@ class Simulation:
     def _lose(self, a: SiteId, b: SiteId) -> None:
         """Mostly, a link that somebody needs to change parents holds so long. If not, that waits until it is back."""
         redeploying = self.manager.machine.redeploying
-        busy = redeploying is not None and redeploying.current is not None and redeploying.current.open
+        busy = redeploying is not None and redeploying.rehomer.commands()
         if self._all_found:
             return
         if self.network.is_set(a, b) and busy and self.world.rng.random() < 0.9:
@@ -461,8 +465,10 @@ class Simulation:
         if isinstance(effect, Redeployed):
             left_out = f", without {', '.join(effect.left_out)}" if effect.left_out else ""
             wrong = f", not valid: {'; '.join(effect.wrong)}" if effect.wrong else ""
-            self.world.tell(f"redeployment {effect.number} {effect.outcome}{left_out}{wrong}")
+            late = f", not over: {', '.join(map(str, effect.late))}" if effect.late else ""
+            self.world.tell(f"redeployment {effect.number} {effect.outcome}{left_out}{wrong}{late}")
             self.observed.rehomed += len(effect.rehomed)
+            self.observed.late += len(effect.late)
             return
         self.world.tell(f"{effect.plan.id} {effect.outcome}")
         self.observed.moved.extend(effect.moved)

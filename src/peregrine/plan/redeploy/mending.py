@@ -6,6 +6,8 @@ them is looked at once; what cannot be put right is told, and waits until someth
 an end, whatever fails.
 """
 
+from collections.abc import Callable
+
 from peregrine.core.keyspace import KeySet
 from peregrine.errors import PlanError
 from peregrine.plan.redeploy.layout import Layout
@@ -16,6 +18,10 @@ from peregrine.types import OpId, PlaceId
 Doubts = dict[OpId, KeySet]
 
 
+def nobody_moves(op: OpId, keys: KeySet) -> bool:
+    return False
+
+
 class Mending:
     def __init__(self, world: World, layout: Layout) -> None:
         self._world, self._layout = world, layout
@@ -23,6 +29,8 @@ class Mending:
         self.in_vain: Doubts = {}
         self._again = False  # something has happened since the last look at those
         self.refused: tuple[tuple[str, PlanError], ...] = ()  # by the last look
+        self.busy: Callable[[OpId, KeySet], bool] = nobody_moves  # does somebody move any of these keys just now?
+        self.awaited: Doubts = {}  # keys with producers whose sites are on their way
 
     @property
     def open(self) -> bool:
@@ -42,17 +50,20 @@ class Mending:
 
     def look(self) -> Doubts:
         """The keys that have to move, and can, as far as the planner knows. What was in vain waits for all others, so
-        that it does not hold them up. Nothing has changed afterwards.
+        that it does not hold them up, and so does what somebody is moving, or whose producers are: perhaps nothing is
+        left to be put right when that has ended. Nothing has changed afterwards.
         """
-        while self.doubted or (self._again and self.in_vain):
+        wrong: Doubts = {}
+        moving: Doubts = {}
+        while not wrong and (self.doubted or (self._again and self.in_vain)):
             if self.doubted:
                 doubts, self.doubted = self.doubted, {}
                 self._again &= bool(self.in_vain)  # what has happened so far is known now
             else:
                 doubts, self.in_vain, self._again = self.in_vain, {}, False
-            if wrong := self._wrong(doubts):
-                return wrong
-        return {}
+            wrong = self._wrong(doubts, moving)
+        self.put_back(moving)
+        return wrong
 
     def give_up(self, doubts: Doubts, why: PlanError) -> None:
         for op, keys in doubts.items():
@@ -69,17 +80,24 @@ class Mending:
         placing.place_doubted(doubts)
         return placing
 
-    def _wrong(self, doubts: Doubts) -> Doubts:
-        """Operator by operator: one that has nowhere to go does not hold up the others."""
+    def _wrong(self, doubts: Doubts, moving: Doubts) -> Doubts:
+        """Operator by operator: one that has nowhere to go, or that somebody moves, does not hold up the others."""
         wrong, changes = {}, self._layout.changes
         for op in sorted(doubts, key=lambda each: (self._layout.rank[each], each)):
-            mark = changes.mark()
+            mark, keys = changes.mark(), doubts[op]
+            if op in self.awaited and (awaited := keys & self.awaited[op]):
+                self._note(moving, op, awaited)
+                keys -= awaited
             try:
-                if self.place({op: doubts[op]}).anything_moved:
-                    wrong[op] = doubts[op]
+                moved = self.place({op: keys}).moved
+                if any(self.busy(each, part) for each, part in moved.items()):
+                    changes.undo_to(mark)
+                    self._note(moving, op, keys)
+                elif moved:
+                    wrong[op] = keys
             except PlanError as error:
                 changes.undo_to(mark)
-                self.give_up({op: doubts[op]}, error)
+                self.give_up({op: keys}, error)
         changes.undo_to(0)
         return wrong
 

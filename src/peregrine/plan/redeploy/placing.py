@@ -114,8 +114,8 @@ class Placing:
         self._take_turns()
 
     @property
-    def anything_moved(self) -> bool:
-        return bool(self._moved)
+    def moved(self) -> Mapping[OpId, KeySet]:
+        return self._moved
 
     def relocations(self, mark: int) -> list[Relocation]:
         """What has changed since the mark, which is undone: the layout is then as it was."""

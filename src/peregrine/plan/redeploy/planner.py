@@ -12,7 +12,7 @@ If there is nothing to be deployed for facts, keys that somebody else has put wh
 are planned again (`mending.py`): a redeployment without facts, of what is affected by that.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import partial
@@ -20,12 +20,14 @@ from functools import partial
 from peregrine.core.keyspace import KeySet
 from peregrine.core.reconfigure import Plan
 from peregrine.core.validity import FedKeys
+from peregrine.core.waves import Obstacles
 from peregrine.errors import PlanError
 from peregrine.plan.redeploy.changes import Changes
 from peregrine.plan.redeploy.delta import Context, RunningFragment, Spot, delta, first_version, fragments, touched_spots
 from peregrine.plan.redeploy.events import Fact
+from peregrine.plan.redeploy.held import Held
 from peregrine.plan.redeploy.layout import AppId, Layout, app_of
-from peregrine.plan.redeploy.mending import Doubts, Mending
+from peregrine.plan.redeploy.mending import Doubts, Mending, nobody_moves
 from peregrine.plan.redeploy.placing import Placing, Relocation
 from peregrine.plan.redeploy.plans import plans
 from peregrine.plan.redeploy.queue import Batch, TopologyQueue
@@ -73,6 +75,7 @@ class Planner:
         self.open: Redeployment | None = None
         self.postponed: tuple[Postponed, ...] = ()  # of the last batch
         self.mending = Mending(world, layout)
+        self._held: Held | None = None
         self._mended: Doubts = {}  # by the redeployment that is open, or was the last
         self._news: list[Callable[[], None]] = []  # what has happened while a redeployment is open
         self._attached: dict[SourceId, SiteId] = {}  # of that, where sources are
@@ -81,13 +84,16 @@ class Planner:
     def _changes(self) -> Changes:
         return self.world.changes
 
-    def plan(self) -> Redeployment | None:
+    def plan(self, obstacles: Obstacles | None = None) -> Redeployment | None:
         """For all facts that wait, else for keys that are amiss. None if there are none, or nothing can be done about
         them (`postponed` tells, and `mending.refused`).
         """
         if self.open is not None:
             raise PlanError(f"redeployment {self.open.number} is not over", "report how it ended: succeeded or failed")
         self.postponed, self.mending.refused, self._mended = (), (), {}
+        self._held = Held(self.world, obstacles) if obstacles is not None else None
+        self.mending.busy = obstacles.busy if obstacles is not None else nobody_moves
+        self.mending.awaited = self._held.awaited(self.layout) if self._held is not None else {}
         batch = self.queue.batch()
         self.open = self._for_facts(batch) if batch is not None else None
         if self.open is None:
@@ -113,20 +119,29 @@ class Planner:
         return None
 
     def _mend(self) -> Redeployment | None:
-        try:
-            doubts = self.mending.look()
-            if not doubts:
-                return None
-            mended = self._redeploy(self.queue.next_number(), [], doubts)
-        except PlanError as error:
-            self._changes.undo_to(0)
-            self.mending.give_up(doubts, error)
-            return None
-        except BaseException:  # a bug, as above
-            self._changes.undo_to(0)
-            raise
-        self._mended = doubts
-        return mended
+        """All that are amiss; if that is impossible, one operator, so that none holds up the others."""
+        doubts = self.mending.look()
+        parts = [doubts] if doubts else []
+        while parts:
+            part = parts.pop(0)
+            try:
+                mended = self._redeploy(self.queue.next_number(), [], part)
+            except PlanError as error:
+                self._changes.undo_to(0)
+                if len(part) > 1:
+                    parts = [{op: keys} for op, keys in part.items()]
+                else:
+                    self.mending.give_up(part, error)
+                continue
+            except BaseException:  # a bug, as above
+                self._changes.undo_to(0)
+                self.mending.put_back(doubts)
+                raise
+            for rest in parts:
+                self.mending.put_back(rest)
+            self._mended = part
+            return mended
+        return None
 
     def succeeded(self) -> None:
         """Everything has been carried out: this is the last valid deployment now."""
@@ -222,24 +237,27 @@ class Planner:
 
     def _try(self, facts: Iterable[Fact]) -> PlanError | None:
         """Why they cannot be deployed, if so."""
-        known = self._known(facts)
+        mark, facts = self._changes.mark(), list(facts)
         try:
-            shift = self.world.apply(facts)
-            self._place(shift)
+            sites = self._imagine(facts)
+            wrong = list(violations(self.world, self.layout, sites))
+            if wrong and self.mending.open:
+                # Perhaps it is known: keys that are to be put right, which may not be possible before this is deployed.
+                self._changes.undo_to(mark)
+                known = set(violations(self.world, self.layout, sites))
+                self._imagine(facts)
+                wrong = [each for each in wrong if each not in known]
         except PlanError as error:
             return error
-        for wrong in violations(self.world, self.layout, sorted({*shift.moved, *shift.left, *shift.changed})):
-            if wrong not in known:
-                return _not_valid(wrong)
-        return None
+        return _not_valid(wrong[0]) if wrong else None
 
-    def _known(self, facts: Iterable[Fact]) -> set[str]:
-        """What is not valid already where something is told of: keys that are to be put right, which perhaps is not
-        possible before this is deployed.
-        """
-        if not self.mending.open:
-            return set()
-        return set(violations(self.world, self.layout, sorted({site for fact in facts for site in fact.subject})))
+    def _imagine(self, facts: list[Fact]) -> list[SiteId]:
+        """They are so, and keys are where that wants them. Where something is otherwise."""
+        shift = self.world.apply(facts)
+        if self._held is not None:
+            self._held.check(shift)
+        self._place(shift)
+        return sorted({*shift.moved, *shift.left, *shift.changed})
 
     def _place(self, shift: Shift) -> Placing:
         placing = Placing(self.world, self.layout, shift)
@@ -253,14 +271,15 @@ class Planner:
 
     def _redeploy(self, number: int, facts: list[Fact], doubts: Doubts | None = None) -> Redeployment:
         """For facts, or for keys that are amiss."""
-        world, layout, known = self.world, self.layout, self._known(facts)
-        shift = world.apply(facts)
-        mark = self._changes.mark()
-        placing = self._place(shift) if doubts is None else self.mending.place(doubts)
-        relocations = placing.relocations(mark)
+        world, layout = self.world, self.layout
+        shift, relocations = self._relocations(facts, doubts)
+        known: set[str] = set()
+        if self.mending.open or doubts is not None:  # what is wrong already need not be put right by this
+            sites = self._concerned(shift, relocations)
+            self._changes.undo_to(0)
+            known.update(violations(world, layout, sites))
+            shift, relocations = self._relocations(facts, doubts)
         afresh = self.scope is Scope.HOLISTIC and doubts is None
-        if doubts is not None:  # others need not be put right by this
-            known.update(self._violations(shift, relocations))
         spots = self._all_spots(relocations) if afresh else touched_spots(layout, shift, relocations)
         old = fragments(layout, spots, lambda site: shift.old_parent(site, world))
         apps = set(layout.apps) if afresh else self._affected(shift, relocations)
@@ -282,6 +301,13 @@ class Planner:
             after,
         )
 
+    def _relocations(self, facts: list[Fact], doubts: Doubts | None) -> tuple[Shift, list[Relocation]]:
+        """The world is as the facts say, and the layout as it was."""
+        shift = self.world.apply(facts)
+        mark = self._changes.mark()
+        placing = self._place(shift) if doubts is None else self.mending.place(doubts)
+        return shift, placing.relocations(mark)
+
     def _affected(self, shift: Shift, relocations: list[Relocation]) -> set[AppId]:
         apps = {app_of(each.op) for each in relocations}
         for site in shift.moved:
@@ -297,16 +323,20 @@ class Planner:
         not to be.
         """
         wrong = [
-            *(each for each in self._violations(shift, relocations) if each not in known),
+            *(
+                each
+                for each in violations(self.world, self.layout, self._concerned(shift, relocations))
+                if each not in known
+            ),
             *moved_wrongly(self.world, self.layout, relocations),
         ]
         for each in wrong:
             raise _not_valid(each)
 
-    def _violations(self, shift: Shift, relocations: list[Relocation]) -> Iterator[str]:
+    def _concerned(self, shift: Shift, relocations: list[Relocation]) -> list[SiteId]:
         sites = {*shift.moved, *shift.left, *shift.changed}
         sites.update(site_of(place) for each in relocations for place in (each.source, each.target))
-        return violations(self.world, self.layout, sorted(sites))
+        return sorted(sites)
 
 
 def _not_valid(why: str) -> PlanError:

@@ -1,10 +1,12 @@
 """The planner as the manager's machine knows it (`Planning` of `core/redeploying.py`)."""
 
+from collections.abc import Collection
 from dataclasses import replace
 
 from peregrine.core.keyspace import KeySet
 from peregrine.core.placement import Placement
 from peregrine.core.topology import Link, Site, Topology
+from peregrine.core.waves import Obstacles
 from peregrine.errors import PlanError
 from peregrine.plan.redeploy.events import SiteMoved, TopologyEvent
 from peregrine.plan.redeploy.planner import Planner, Redeployment
@@ -23,8 +25,11 @@ class PlannedChanges:
             self.planner.mending.stirred()
         return isinstance(fact, SiteMoved)
 
-    def plan(self) -> Redeployment | None:
-        return self.planner.plan()
+    def plan(self, obstacles: Obstacles | None = None) -> Redeployment | None:
+        return self.planner.plan(obstacles)
+
+    def stirred(self) -> None:
+        self.planner.mending.stirred()
 
     def why_not(self) -> list[tuple[str, PlanError]]:
         postponed = [(str(each.fact), each.error) for each in self.planner.postponed]
@@ -58,7 +63,9 @@ class PlannedChanges:
     def link(self, a: SiteId, b: SiteId) -> Link:
         return self.planner.world.links[a][b]
 
-    def deployed(self, redeployment: object, carried_out: Topology) -> tuple[Topology, list[str]]:
+    def deployed(
+        self, redeployment: object, carried_out: Topology, late: Collection[SiteId] = ()
+    ) -> tuple[Topology, list[str]]:
         """What rehomings have made of the tree, with the hosts and links that have changed in their places."""
         assert isinstance(redeployment, Redeployment)
         # It was made for the old links: those that no tree uses are known to the planner alone. A value of its own in
@@ -66,13 +73,15 @@ class PlannedChanges:
         topology = replace(carried_out, unused=())
         world, wrong = self.planner.world, []
         for site in _touched(redeployment):
+            if site in late:
+                continue
             parent = topology.parent(site) if site in topology else None
             if (site in topology) != (site in world) or parent != world.parent.get(site):
                 wrong.append(f"{site} is below {parent or 'nobody'}, and was to be below {world.parent.get(site)}")
             elif site in topology:
                 topology = topology.with_details(self.site(site))
                 topology = topology if parent is None else topology.with_link(site, self.link(site, parent))
-        return (world.topology() if wrong else topology), wrong
+        return (world.topology() if wrong and not late else topology), wrong
 
     def wrong(self, redeployment: object, placement: Placement, taken_back: bool) -> list[str]:
         assert isinstance(redeployment, Redeployment)

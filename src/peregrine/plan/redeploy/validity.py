@@ -27,7 +27,7 @@ def violations(world: World, layout: Layout, sites: Iterable[SiteId]) -> Iterato
             continue
         slots = world.stations[site].slots
         if slots is not None and layout.load(site) > slots:
-            yield f"{site} has {layout.load(site)} instances and {slots} slots"
+            yield f"{site} has more instances than slots ({slots})"  # the same text as long as it is so
         for source in layout.feeding.at(site):
             for op, keys in layout.feeding.feeds(source):
                 if op in layout.operators and not layout.operators[op].roaming:
