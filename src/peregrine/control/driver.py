@@ -237,9 +237,13 @@ class ManagerDriver:
     def _send_meanwhile(self, commands: dict[SiteId, list[ToRouter]]) -> None:
         """Time goes on while a router hangs. What it is not told now the machine sends again."""
         for site, mine in commands.items():
-            if (last := self._told_by_tick.get(site)) is None or last.done():
-                with suppress(RuntimeError):  # as above
-                    self._told_by_tick[site] = self._senders.submit(self._send, mine)
+            last = self._told_by_tick.get(site)
+            if last is not None and not last.done():
+                continue
+            if last is not None and not last.cancelled() and (error := last.exception()) is not None:
+                log.error("site=%s could not be told: %r", site, error)
+            with suppress(RuntimeError):  # as above
+                self._told_by_tick[site] = self._senders.submit(self._send, mine)
 
     def _send(self, commands: Iterable[ToRouter]) -> None:
         """To one router, in order; routers do not wait for each other."""
