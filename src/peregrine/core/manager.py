@@ -20,9 +20,9 @@ from peregrine.core.messages import Attached, Rehomed, Report, Stray, Tick
 from peregrine.core.mobility import GiveUp, Mobility, MobilityEvent, Propose
 from peregrine.core.operator import OpSpec
 from peregrine.core.placement import Placement
+from peregrine.core.planning import Planning
 from peregrine.core.redeploying import (
     PATIENCE_MS,
-    Planning,
     PutOff,
     Redeployed,
     Redeploying,

@@ -12,82 +12,23 @@ nothing has happened for some time while others wait is let go. Rehomings that a
 beside what comes next (`core/waves.py`); migrations that are not over go on like those of anybody else.
 """
 
-from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Protocol
 
 from peregrine.core.coordinator import Coordinator, CoordinatorEffect, PlanEnded, Status, ToRouter
-from peregrine.core.keyspace import KeySet
 from peregrine.core.messages import Attached, Rehomed, Tick
 from peregrine.core.mobility import Propose
 from peregrine.core.placement import Placement
+from peregrine.core.planning import Planning, Redeployment
 from peregrine.core.reconfigure import Move, Plan, taken_back
 from peregrine.core.rehoming import Rehoming
-from peregrine.core.topology import Link, Topology
-from peregrine.core.waves import Obstacles, Rehomer, Told, Waves
+from peregrine.core.topology import Link
+from peregrine.core.waves import Rehomer, Waves
 from peregrine.errors import ConfigurationError, OverlapError, PlanError
-from peregrine.types import OpId, PlaceId, SiteId, SourceId
+from peregrine.types import SiteId
 
 RETRY_MS = 1000
 PATIENCE_MS = 10_000
-
-
-class Redeployment(Protocol):
-    @property
-    def number(self) -> int: ...
-    @property
-    def before(self) -> tuple[Plan, ...]: ...
-    @property
-    def rehomings(self) -> tuple[tuple[Rehoming, ...], ...]: ...
-    @property
-    def after(self) -> tuple[Plan, ...]: ...
-    @property
-    def contexts(self) -> tuple[object, ...]:
-        """What changes where, in the words of whoever plans."""
-
-    @property
-    def facts(self) -> tuple[object, ...]:
-        """For which it is. None: it puts right where keys are that others have moved."""
-
-
-class Planning(Told, Protocol):
-    """What plans redeployments."""
-
-    def tell(self, fact: object) -> bool:
-        """A fact about the topology. What contradicts another is an error, and neither is believed. True if it needs no
-        other to be carried out.
-        """
-
-    def plan(self, obstacles: Obstacles) -> Redeployment | None: ...
-    def why_not(self) -> Sequence[tuple[str, PlanError]]:
-        """What the last `plan` had to put off."""
-
-    def succeeded(self) -> None: ...
-    def failed(self) -> None: ...
-    def attached(self, source: SourceId, site: SiteId) -> bool:
-        """False if it was known to be there."""
-
-    def detached(self, source: SourceId) -> None: ...
-    def moved(self, op: OpId, keys: KeySet, place: PlaceId) -> None:
-        """By a plan of somebody else. Keys that are not above their producers now are planned again."""
-
-    def arrived(self, op: OpId, keys: KeySet, place: PlaceId) -> None:
-        """By a redeployment, or not: where keys are that it was to move. Likewise, but once."""
-
-    def stirred(self) -> None:
-        """Something has happened: what could not be planned may be possible now."""
-
-    def deployed(
-        self, redeployment: Redeployment, carried_out: Topology, late: Collection[SiteId]
-    ) -> tuple[Topology, Sequence[str]]:
-        """The tree when everything is carried out: what rehomings have made of it, and what else is otherwise at what
-        is affected. And where rehomings have not made of it what was planned, but for sites that are late. To be asked
-        before `succeeded`.
-        """
-
-    def wrong(self, redeployment: Redeployment, placement: Placement, taken_back: bool) -> Sequence[str]:
-        """What is not valid where a redeployment has changed something. To be asked when it has ended."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +58,7 @@ class Redeployed:
     number: int
     outcome: Status  # DONE: sites have their new parents. See `complete`
     rehomed: tuple[Rehoming, ...]
-    left_out: tuple[str, ...]  # plans that could not be carried out
+    left_out: tuple[str, ...]  # plans that could not be carried out, or that go on and are not waited for
     wrong: tuple[str, ...] = ()  # what is not valid now, of what was affected
     contexts: tuple[object, ...] = ()  # of what was deployed; none, if it was taken back
     late: tuple[Rehoming, ...] = ()  # that go on beside what comes next. It is told again when they are over
@@ -161,7 +102,6 @@ class Redeploying:
         self._patience_ms = patience_ms
         self.current: Running | None = None
         self.rehomer = Rehomer(coordinator, planning)
-        self._let_go: dict[Waves, Redeployment] = {}  # of rehomings that are late
         self._stirred = False  # something has happened since it was last planned
         self._retry_at_ms = 0
         self._effects: list[RedeployingEffect] = []
@@ -235,7 +175,7 @@ class Redeploying:
         self._effects += [PutOff(what, error) for what, error in self._planning.why_not()]
         if redeployment is None:
             return
-        waves = Waves([wave for wave in redeployment.rehomings if wave])
+        waves = Waves(redeployment.number, [wave for wave in redeployment.rehomings if wave])
         self.current = Running(redeployment, list(redeployment.before), waves)
         self._close()
         self._go_on()
@@ -348,7 +288,6 @@ class Redeploying:
             now.step = Step.BACK  # its facts are considered again, when the plans that run have ended
         elif now.step is Step.REHOMING:
             now.waves.late = True
-            self._let_go[now.waves] = now.redeployment
             now.left_out += [plan.id for plan in now.redeployment.after]
         self._end(now)
 
@@ -359,8 +298,7 @@ class Redeploying:
             self._close()
             self._planning.stirred()  # keys may follow now
             self._stirred = True
-            number = self._let_go.pop(waves).number
-            self._effects.append(Redeployed(number, Status.DONE, tuple(waves.done), ()))
+            self._effects.append(Redeployed(waves.redeployment, Status.DONE, tuple(waves.done), ()))
 
     def _end(self, now: Running) -> None:
         self.current = None

@@ -39,6 +39,7 @@ class Obstacles:
 class Waves:
     """The rehomings of one redeployment."""
 
+    redeployment: int
     rest: list[tuple[Rehoming, ...]]  # waves that are to come
     to_begin: list[Rehoming] = field(default_factory=list)  # of this wave: they wait for migrations, or for others
     open: dict[int, Rehome] = field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""The planner as the manager's machine knows it (`Planning` of `core/redeploying.py`)."""
+"""The planner as the manager's machine knows it (`core/planning.py`)."""
 
 from collections.abc import Collection
 from dataclasses import replace
