@@ -22,6 +22,9 @@ parent = "cloud"
 latency_ms = 5
 bandwidth_mbps = 1000
 runner = "continuous"
+
+[batches]
+trigger_ms = 40
 """
 
 
@@ -39,6 +42,8 @@ def test_results_and_state_of_a_running_application(spark: Any, tmp_path: Path) 
         averages(), config=config, at={"average": {"edge": [1]}}, directory=tmp_path / "run", keep_journal=True
     ) as running:
         assert running.deployment.runners == {"edge": "continuous"}
+        query: Any = running.deployment.host.query
+        assert "(40)" in query._jsq.streamingQuery().trigger().toString(), "how often a batch begins"
         probe = running.device("probe", "edge")
         for value in range(10):
             probe.send("readings", sensor=value % 2, value=value)
