@@ -36,7 +36,7 @@ SITES_ABOVE = 4  # a site between cloud and edges has at most so many below it
 def run_cell(cell: Cell) -> Measured:
     setting = cell.setting
     edges = [SiteId(f"edge{nth}") for nth in range(1, setting.edges + 1)]
-    homes = {car: edges[nth % len(edges)] for nth, car in enumerate(tm.vehicles(setting.devices or CARS))}
+    homes = {car: edges[nth % len(edges)] for nth, car in enumerate(tm.vehicles(CARS))}
     specs, operators = tm.specs(), tm.operators()
     initial = [(tm.MOV_AVG, KeySet.of_keys(tm.GROUPS, [car]), PlaceId(edge)) for car, edge in homes.items()]
     watch = Watch(homes)
