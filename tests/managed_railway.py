@@ -1,15 +1,17 @@
 """A manager with its planner and a small railway, for tests: routers do what they are told when a test lets them."""
 
+from collections.abc import Mapping
+
 from peregrine.core.attachments import Attachments
 from peregrine.core.coordinator import ToRouter
 from peregrine.core.keyspace import KeySet
 from peregrine.core.manager import Manager, ManagerEffect, ManagerEvent
 from peregrine.core.messages import Begin, Rehome, Rehomed, Report, Tick
 from peregrine.core.operator import OpSpec
-from peregrine.core.placement import Placement
-from peregrine.core.redeploying import PutOff, Redeployed, TopologyChanged
+from peregrine.core.placement import Initial, Placement
+from peregrine.core.redeploying import PATIENCE_MS, PutOff, Redeployed, TopologyChanged
 from peregrine.core.topology import Link, Topology
-from peregrine.core.validity import AttachedProducers
+from peregrine.core.validity import AttachedProducers, Feeds
 from peregrine.plan.redeploy.changes import Changes
 from peregrine.plan.redeploy.layout import Layout
 from peregrine.plan.redeploy.planner import Planner
@@ -23,6 +25,24 @@ COUNT, SINK = OpId("app/count"), OpId("app/results")
 OTHER = OpId("other/count")
 CLOUD, EDGE1, EDGE2, TRAIN = SiteId("cloud"), SiteId("edge1"), SiteId("edge2"), SiteId("train")
 K = KeySet.of_keys(GROUPS, ["k"])
+
+
+def managed(
+    topology: Topology,
+    specs: Mapping[OpId, OpSpec],
+    initial: Initial,
+    sources: Mapping[SourceId, SiteId],
+    feeds: Feeds,
+    patience_ms: int = PATIENCE_MS,
+) -> tuple[Planner, Manager]:
+    changes, attachments = Changes(), Attachments()
+    for source, at in sources.items():
+        attachments.attach(source, at)
+    layout = Layout(specs, PlaceId(topology.root), changes, initial, sources, feeds)
+    planner = Planner(World.of(topology, changes), layout, TopologyQueue(topology.root))
+    placement, producers = Placement(topology, specs, initial), AttachedProducers(feeds, attachments)
+    planning = PlannedChanges(planner)
+    return planner, Manager(placement, specs, attachments, producers, planning=planning, patience_ms=patience_ms)
 
 
 class Railway:
@@ -39,19 +59,7 @@ class Railway:
             specs[OTHER] = OpSpec(OTHER, GROUPS, feeds=(SINK,))
             initial.append((OTHER, K, PlaceId(EDGE1)))
         sources, feeds = {SourceId("s"): TRAIN}, {SourceId("s"): ((COUNT, K),)}
-        changes = Changes()
-        world = World.of(topology, changes)
-        layout = Layout(specs, PlaceId(CLOUD), changes, initial, sources, feeds)
-        attachments = Attachments()
-        attachments.attach(SourceId("s"), TRAIN)
-        self.planner = Planner(world, layout, TopologyQueue(CLOUD))
-        self.manager = Manager(
-            Placement(topology, specs, initial),
-            specs,
-            attachments,
-            AttachedProducers(feeds, attachments),
-            planning=PlannedChanges(self.planner),
-        )
+        self.planner, self.manager = managed(topology, specs, initial, sources, feeds)
         self._now_ms = 0
         self._told: list[ManagerEffect] = []
 

@@ -5,24 +5,15 @@ cloud over e0 to e5; trains a, b, c below e0, e2, e4, each with a source whose k
 
 import pytest
 
-from managed_railway import redeployed, wanted
-from peregrine.core.attachments import Attachments
+from managed_railway import managed, redeployed, wanted
 from peregrine.core.coordinator import Status, ToRouter
 from peregrine.core.keyspace import KeySet
-from peregrine.core.manager import Manager, ManagerEffect
+from peregrine.core.manager import ManagerEffect
 from peregrine.core.messages import Begin, Rehome, Rehomed, Report, Tick
 from peregrine.core.operator import OpSpec
-from peregrine.core.placement import Placement
 from peregrine.core.redeploying import PutOff, TopologyChanged
 from peregrine.core.topology import Link, Site, Topology
-from peregrine.core.validity import AttachedProducers
-from peregrine.plan.redeploy.changes import Changes
 from peregrine.plan.redeploy.events import LinkRemoved, LinkSet, SiteMoved, SiteRemoved, SiteSet, Station, TopologyEvent
-from peregrine.plan.redeploy.layout import Layout
-from peregrine.plan.redeploy.planner import Planner
-from peregrine.plan.redeploy.planning import PlannedChanges
-from peregrine.plan.redeploy.queue import TopologyQueue
-from peregrine.plan.redeploy.world import World
 from peregrine.types import MigrationId, OpId, PlaceId, SiteId, SourceId
 
 GROUPS, PATIENCE_MS = 4, 1000
@@ -48,19 +39,7 @@ class Line:
         initial = [(COUNT, key(train), PlaceId(edge)) for train, edge in trains.items()]
         sources = {SourceId(f"on {train}"): train for train in trains}
         feeds = {source: ((COUNT, key(train)),) for source, train in sources.items()}
-        changes, attachments = Changes(), Attachments()
-        for source, train in sources.items():
-            attachments.attach(source, train)
-        layout = Layout(specs, PlaceId(CLOUD), changes, initial, sources, feeds)
-        self.planner = Planner(World.of(topology, changes), layout, TopologyQueue(CLOUD))
-        self.manager = Manager(
-            Placement(topology, specs, initial),
-            specs,
-            attachments,
-            AttachedProducers(feeds, attachments),
-            planning=PlannedChanges(self.planner),
-            patience_ms=PATIENCE_MS,
-        )
+        self.planner, self.manager = managed(topology, specs, initial, sources, feeds, PATIENCE_MS)
         self.away: set[SiteId] = set()
         self.stuck: set[SiteId] = set()  # migrations to these do not end
         self._now_ms = 0

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from peregrine.errors import ConfigurationError
-from peregrine.measure import Outputs
+from peregrine.measure import Outputs, peak_jitter_ms
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,10 +24,10 @@ class HandOver:
     def jitter_ms(self, outputs: Outputs) -> float:
         calm = outputs.steady(self.calm_ms, self.moved_ms)
         made_ms = np.subtract(outputs.emitted_ms, outputs.latency_ms)
-        mine = outputs.latency_ms[(outputs.emitted_ms >= self.moved_ms) & (made_ms < self.settled_ms)]
+        mine = outputs.where(made_ms < self.settled_ms).between(self.moved_ms)
         if not len(mine):
             raise ConfigurationError(f"no result of the hand-over at {self.moved_ms:g} ms", "send more rows a second")
-        return float(mine.max()) - calm.mean_ms
+        return peak_jitter_ms(mine.emitted_ms, mine.latency_ms, calm, self.moved_ms)
 
     def share(self, outputs: Outputs, round_trip_ms: float) -> float:
         """Of a round trip and a trigger interval."""

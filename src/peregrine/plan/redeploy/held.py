@@ -11,7 +11,7 @@ from peregrine.core.rehoming import Rehoming
 from peregrine.core.waves import Obstacles
 from peregrine.errors import PlanError
 from peregrine.plan.redeploy.layout import Layout
-from peregrine.plan.redeploy.mending import Doubts
+from peregrine.plan.redeploy.mending import Doubts, note
 from peregrine.plan.redeploy.world import Shift, World
 from peregrine.types import SiteId
 
@@ -60,7 +60,7 @@ class Held:
                 for op in layout.consumers[producer]
             ]
             for op, keys in fed:
-                found[op] = found[op] | keys if op in found else keys
+                note(found, op, keys)
         return found
 
     def check(self, shift: Shift) -> None:

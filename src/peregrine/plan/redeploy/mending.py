@@ -22,6 +22,10 @@ def nobody_moves(op: OpId, keys: KeySet) -> bool:
     return False
 
 
+def note(doubts: Doubts, op: OpId, keys: KeySet) -> None:
+    doubts[op] = doubts[op] | keys if op in doubts else keys
+
+
 class Mending:
     def __init__(self, world: World, layout: Layout) -> None:
         self._world, self._layout = world, layout
@@ -42,7 +46,7 @@ class Mending:
         elsewhere = [part for at, part in self._layout.partition(op, keys).items() if at != place]
         self._layout.assign(op, keys, place)
         for part in elsewhere:
-            self._note(self.in_vain if in_vain else self.doubted, op, part)
+            note(self.in_vain if in_vain else self.doubted, op, part)
 
     def stirred(self) -> None:
         """Something has happened: what was in vain may be possible now."""
@@ -67,13 +71,13 @@ class Mending:
 
     def give_up(self, doubts: Doubts, why: PlanError) -> None:
         for op, keys in doubts.items():
-            self._note(self.in_vain, op, keys)
+            note(self.in_vain, op, keys)
             self.refused += ((f"{op} {{{keys.describe()}}}", why),)
 
     def put_back(self, doubts: Doubts) -> None:
         """They could not be looked after now."""
         for op, keys in doubts.items():
-            self._note(self.doubted, op, keys)
+            note(self.doubted, op, keys)
 
     def place(self, doubts: Doubts) -> Placing:
         placing = Placing(self._world, self._layout, NO_SHIFT)
@@ -86,13 +90,13 @@ class Mending:
         for op in sorted(doubts, key=lambda each: (self._layout.rank[each], each)):
             mark, keys = changes.mark(), doubts[op]
             if op in self.awaited and (awaited := keys & self.awaited[op]):
-                self._note(moving, op, awaited)
+                note(moving, op, awaited)
                 keys -= awaited
             try:
                 moved = self.place({op: keys}).moved
                 if any(self.busy(each, part) for each, part in moved.items()):
                     changes.undo_to(mark)
-                    self._note(moving, op, keys)
+                    note(moving, op, keys)
                 elif moved:
                     wrong[op] = keys
             except PlanError as error:
@@ -100,7 +104,3 @@ class Mending:
                 self.give_up({op: keys}, error)
         changes.undo_to(0)
         return wrong
-
-    @staticmethod
-    def _note(doubts: Doubts, op: OpId, keys: KeySet) -> None:
-        doubts[op] = doubts[op] | keys if op in doubts else keys

@@ -257,7 +257,7 @@ class Planner:
         if self._held is not None:
             self._held.check(shift)
         self._place(shift)
-        return sorted({*shift.moved, *shift.left, *shift.changed})
+        return self._concerned(shift)
 
     def _place(self, shift: Shift) -> Placing:
         placing = Placing(self.world, self.layout, shift)
@@ -333,7 +333,7 @@ class Planner:
         for each in wrong:
             raise _not_valid(each)
 
-    def _concerned(self, shift: Shift, relocations: list[Relocation]) -> list[SiteId]:
+    def _concerned(self, shift: Shift, relocations: Iterable[Relocation] = ()) -> list[SiteId]:
         sites = {*shift.moved, *shift.left, *shift.changed}
         sites.update(site_of(place) for each in relocations for place in (each.source, each.target))
         return sorted(sites)
