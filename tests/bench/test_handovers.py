@@ -8,7 +8,7 @@ from peregrine.errors import ConfigurationError
 from peregrine.measure import Outputs
 
 ROUND_TRIP_MS = 80.0
-ONE = HandOver(calm_ms=0, moved_ms=2000, settled_ms=5000, trigger_ms=100)
+ONE = HandOver(calm_ms=(0, 2000), moved_ms=2000, settled_ms=5000, trigger_ms=100)
 
 
 def outputs(peak_ms: float, at_ms: float = 3000) -> Outputs:
@@ -41,6 +41,6 @@ def test_a_hand_over_without_results_is_no_hand_over_without_jitter() -> None:
 
 
 def test_the_worst_of_all_hand_overs_counts() -> None:
-    other = HandOver(5000, 5500, 5900, 100)
+    other = HandOver((5000, 5500), 5500, 5900, 100)
     assert worst_share([other, ONE], outputs(380), ROUND_TRIP_MS) == pytest.approx(1)
     assert worst_share([], outputs(380), ROUND_TRIP_MS) is None

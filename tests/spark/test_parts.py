@@ -51,26 +51,24 @@ def test_a_log_that_lacks_rows_stops_the_host() -> None:
             source._check(stretch, at, table(*offsets), after)
 
 
-def test_a_batch_says_how_many_shards_it_has_if_it_is_read_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_all_that_a_batch_reads_is_of_one_shard_or_of_as_many_as_there_are(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("pyspark", reason=NEEDS)
     from peregrine.spark import source
-    from peregrine.spark.handing import UNKNOWN
 
     def read_log(place: str, address: str, at: int, max_rows: int) -> Any:
         columns = [[place] * 3, ["one", "one", "other"], [0, 1, 0], [at] * 3, [b""] * 3, [b""] * 3]
         return protocol.pa.table(columns, schema=protocol.SLICE_SCHEMA), at + max_rows
 
-    def shards(*lengths: int) -> set[int]:
+    def shards(number: int, *lengths: int) -> list[int]:
+        reader = source.LogReader({"served": "s", "token_file": "t", "shards": str(number)})
+        monkeypatch.setattr(reader, "_read_log", read_log)
         stretches = [source.Stretch(PlaceId(f"place{n}"), "x:1", 0, length) for n, length in enumerate(lengths)]
         batches = list(reader.read(source.Stretches(stretches)))
         assert all(batch.schema.equals(source.ARROW) for batch in batches)
-        return {number for batch in batches for number in batch.column(source.SHARDS).to_pylist()}
+        return [shard for batch in batches for shard in batch.column(source.KEY).to_pylist()]
 
-    reader = source.LogReader({"served": "s", "token_file": "t"})
-    monkeypatch.setattr(reader, "_read_log", read_log)
-    assert shards(10) == {2}, "two operators; their groups are one shard"
-    assert shards(10, 10, 10) == {6}
-    assert shards(10, source.AT_ONCE_ROWS) == {UNKNOWN}
+    assert shards(1, 10, 10) == [0] * 6
+    assert shards(2, 10, source.AT_ONCE_ROWS) == [0, 1, 0] * 2
 
 
 def test_a_place_that_the_checkpoint_does_not_know_begins_at_its_start_and_one_that_left_keeps_its_offset(

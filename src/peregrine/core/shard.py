@@ -1,11 +1,12 @@
-"""The groups of an operator at a place that are kept as one, and what a continuous host has of them in memory.
+"""The groups of an operator at a place that are kept as one, those of several operators and places that Spark keeps as
+one state, and what a continuous host has of them in memory.
 
 What a host keeps in memory is a cache of what was committed, and of what came since. Whoever commits takes what has
 changed since the state that is committed, with the offset up to which it holds. That may be ahead of what is committed
 of the log: applying the rest from there gives the same.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -14,6 +15,7 @@ from peregrine.core.chunks import split_names
 from peregrine.core.host import GroupEntry, Output
 from peregrine.core.large import Spill
 from peregrine.core.rows import Entry, RestoreKeys
+from peregrine.types import OpId, PlaceId
 
 
 class Shard(msgspec.Struct, array_like=True):
@@ -48,6 +50,40 @@ class Shard(msgspec.Struct, array_like=True):
 
 
 _decoder = msgspec.msgpack.Decoder(Shard | dict[int, bytes])
+
+
+class Shards:
+    """By place and operator. What nobody touches stays bytes, and is written as it was read."""
+
+    def __init__(self, raw: bytes = b"") -> None:
+        self._raw: dict[PlaceId, dict[OpId, msgspec.Raw]] = _shards_decoder.decode(raw) if raw else {}
+
+    def get(self, place: PlaceId, op: OpId) -> Shard:
+        raw = self._raw.get(place, {}).get(op)
+        return Shard() if raw is None else Shard.decode(bytes(raw))
+
+    def put(self, place: PlaceId, op: OpId, shard: Shard) -> None:
+        """One that is empty goes."""
+        if shard.groups or shard.upto:
+            self._raw.setdefault(place, {})[op] = msgspec.Raw(shard.encode())
+        elif op in self._raw.get(place, {}):
+            del self._raw[place][op]
+            if not self._raw[place]:
+                del self._raw[place]
+
+    def items(self) -> Iterator[tuple[PlaceId, OpId, Shard]]:
+        for place, ops in self._raw.items():
+            for op in ops:
+                yield place, op, self.get(place, op)
+
+    def __bool__(self) -> bool:
+        return bool(self._raw)
+
+    def encode(self) -> bytes:
+        return msgspec.msgpack.encode(self._raw)
+
+
+_shards_decoder = msgspec.msgpack.Decoder(dict[PlaceId, dict[OpId, msgspec.Raw]])
 
 
 class Applied(NamedTuple):

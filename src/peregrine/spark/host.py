@@ -1,12 +1,12 @@
 """The host query: one Structured Streaming query that serves one or several places with any operators.
 
-    logs of the places -> one partition -> by (place, op, shard) -> apply to each group -> nothing
+    logs of the places -> one partition -> by shard -> apply to each group -> nothing
 
-A call of Spark's costs more than what it does for one group of a small place, so all groups of an operator are one
-state of Spark's, or as many as there are shards. The outputs of a batch leave it sideways: the function hands them to
-the place's router before its task ends (`handing.py`), so Spark commits states and offsets only after the router has
-them. A batch that fails or is repeated gives the same outputs under the same offsets, and the router drops what it has
-had.
+A call of Spark's costs more than what it does for one group of a small place, so all groups of all operators at all
+places are one state of Spark's, or as many as there are shards. The outputs of a batch leave it sideways: the function
+hands them to the places' routers before its task ends (`handing.py`), so Spark commits states and offsets only after
+the routers have them. A batch that fails or is repeated gives the same outputs under the same offsets, and the routers
+drop what they have had.
 """
 
 # pyspark is optional, also where types are checked.
@@ -22,23 +22,23 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from pyspark import TaskContext
 from pyspark.sql.streaming.state import GroupState, GroupStateTimeout
 from pyspark.sql.types import BinaryType, LongType, StructField, StructType
 
 from peregrine.core.host import GroupEntry, Output
 from peregrine.core.host import Part as RowsPart
 from peregrine.core.large import SIZES, Sizes
+from peregrine.core.messages import FromAnyHost
 from peregrine.core.outgoing import outgoing
-from peregrine.core.shard import Shard
+from peregrine.core.shard import Shard, Shards
 from peregrine.core.slices import entries_of
 from peregrine.core.state import CHUNK_BYTES
 from peregrine.errors import ConfigurationError, MissingChunk
 from peregrine.spark.applying import Applier
 from peregrine.spark.attaching import Attaching, NotHere
-from peregrine.spark.handing import UNKNOWN, handing
+from peregrine.spark.handing import Handing
 from peregrine.spark.served import fall_back, served_by
-from peregrine.spark.source import EPOCH, KEY, LEASE_S, NAME, SHARDS, LogSource
+from peregrine.spark.source import EPOCH, KEY, LEASE_S, NAME, LogSource
 from peregrine.spark.talk import Attach, Settings
 from peregrine.spark.worker import client, freeze_heap, offer_all, patiently
 from peregrine.types import OpId, PlaceId
@@ -56,6 +56,8 @@ log = logging.getLogger(__name__)
 Frames = Iterator[Any]  # of pandas
 ShardFunction = Callable[[Any, Frames, GroupState], Frames]
 Part = tuple[int, bytes, bytes]  # first offset, offsets, body of a slice
+Slices = dict[int, list[Part]]  # by group
+Told = list[FromAnyHost]  # outputs, as a router takes them
 
 
 @dataclass(frozen=True)
@@ -67,7 +69,7 @@ class HostConfig:
     registry: Path
     checkpoint: Path
     start: Mapping[PlaceId, int] = field(default_factory=dict)  # where a place begins that the checkpoint does not know
-    max_rows: int = 100_000  # of each place in a batch
+    max_rows: int = 100_000  # of a batch: places that are behind share it
     trigger_ms: int = 0  # between the beginnings of two batches; 0: each begins when the one before it has ended
     patience_s: float = 60.0  # with a router that is away; then the query fails, and loses nothing
     chunk_bytes: int = CHUNK_BYTES
@@ -101,7 +103,7 @@ class HostConfig:
 def start(spark: "SparkSession", config: HostConfig) -> "StreamingQuery":
     """Start the query of a host, or go on from its checkpoint."""
     tasks = spark.conf.get(_ONE_TASK)
-    if tasks != "1":  # the last shard of a task waits for the outputs of all: there must be no other task
+    if tasks != "1":  # all that a batch reads is one partition: a second task would have nothing
         raise ConfigurationError(f"{_ONE_TASK} = {tasks}, and a host is one task", "leave it at 1; add a host instead")
     spark.dataSource.register(LogSource)
     logs = spark.readStream.format(NAME).options(
@@ -118,7 +120,7 @@ def start(spark: "SparkSession", config: HostConfig) -> "StreamingQuery":
     applied = (
         logs.load()
         .coalesce(1)  # one task: no exchange between reading and applying
-        .groupBy(*KEY)
+        .groupBy(KEY)
         .applyInPandasWithState(shard_function(config), _NOTHING, _STATE, "append", GroupStateTimeout.NoTimeout)
     )
     return (
@@ -136,7 +138,7 @@ def shard_function(config: HostConfig) -> ShardFunction:
     served, token_file, patience_s = str(config.served), str(config.token_file), config.patience_s
     applier, attaching = config.applier(), config.attaching()
 
-    def apply_all(place: PlaceId, op: OpId, shard: Shard, slices: dict[int, list[Part]]) -> None:
+    def apply_all(place: PlaceId, op: OpId, shard: Shard, slices: Slices) -> Told:
         outputs: list[tuple[int, list[Output]]] = []
         for group, mine in sorted(slices.items()):
             entries = list(after(entries_of(mine), shard.upto))
@@ -145,13 +147,10 @@ def shard_function(config: HostConfig) -> ShardFunction:
             applied = applier.apply(place, op, group, shard.groups.get(group, b""), entries)
             outputs.append((group, applied.outputs))
             shard.put(group, applied.after, applied.refs)
-        told = outgoing(place, op, outputs)
-        if told:
-            router = client(served_by(served)[place].address, token_file)
-            handing.hand(lambda: patiently(lambda: offer_all(router, told), patience_s))
+        return outgoing(place, op, outputs)
 
-    def take(place: PlaceId, op: OpId, number: int, shard: Shard, slices: list[Part]) -> bool:
-        """What a continuous host has made of the log; has anything changed?"""
+    def take(place: PlaceId, op: OpId, number: int, shard: Shard, slices: list[Part]) -> tuple[bool, Told]:
+        """What a continuous host has made of the log; has anything changed, and what is to be told?"""
         ends = [np.frombuffer(offsets, np.int64)[-1] for _, offsets, _ in slices]
         first = min(start for start, _, _ in slices)
         held = Shard(max(shard.upto, first), shard.groups, shard.refs)
@@ -161,21 +160,21 @@ def shard_function(config: HostConfig) -> ShardFunction:
         except NotHere as error:
             log.warning("place=%s goes on in micro-batches: %s", place, error)
             fall_back(config.served, place)
-            apply_all(place, op, shard, logged(place, op, number, held.upto, end))
+            told = apply_all(place, op, shard, logged(place, op, number, held.upto, end))
             shard.upto = max(held.upto, end)
-            return True
+            return True, told
         try:
             applier.keep(place, op, shard, taken)
         except MissingChunk:
             attaching.end()  # it has had this in memory for too long: the next one begins with what is committed
             raise
         shard.take_over(taken)
-        return bool(taken.groups)
+        return bool(taken.groups), []
 
-    def logged(place: PlaceId, op: OpId, number: int, at: int, end: int) -> dict[int, list[Part]]:
+    def logged(place: PlaceId, op: OpId, number: int, at: int, end: int) -> Slices:
         """What a shard has to apply of a stretch of its log."""
         router = client(served_by(served)[place].address, token_file)
-        found: dict[int, list[Part]] = {}
+        found: Slices = {}
         while at < end:
             table, at = patiently(partial(router.read_log, place, at, end - at), patience_s)
             for of, group, *part in zip(*(table.column(name).to_pylist() for name in _SLICE), strict=True):
@@ -183,27 +182,44 @@ def shard_function(config: HostConfig) -> ShardFunction:
                     found.setdefault(group, []).append(tuple(part))
         return found
 
+    def offer(place: PlaceId, told: Told) -> None:
+        router = client(served_by(served)[place].address, token_file)
+        patiently(lambda: offer_all(router, told), patience_s)
+
     def apply_shard(key: Any, frames: Frames, state: GroupState) -> Frames:
         freeze_heap()
-        place, op = PlaceId(key[0]), OpId(key[1])
-        shard = Shard.decode(bytes(state.get[0])) if state.exists else Shard()
-        slices, shards = _by_group(frames)
-        task = TaskContext.get()
-        handing.begin(None if task is None else task.taskAttemptId(), shards)
-        epochs = slices.pop(EPOCH, [])
-        changed = bool(slices)
-        if slices:
-            apply_all(place, op, shard, slices)
-        if epochs:
-            changed |= take(place, op, int(key[2]), shard, epochs)
-        if changed and (shard.groups or shard.upto):
-            state.update((shard.encode(),))
+        shards = Shards(bytes(state.get[0]) if state.exists else b"")
+        changed = False
+        work = _by_place(frames)
+        handing = Handing(len(work))
+        for place, ops in sorted(work.items()):
+            told: Told = []
+            for op, slices in sorted(ops.items()):
+                shard = shards.get(place, op)
+                epochs = slices.pop(EPOCH, [])
+                changed_here = bool(slices)
+                if slices:
+                    told += apply_all(place, op, shard, slices)
+                if epochs:
+                    has_changed, more = take(place, op, int(key[0]), shard, epochs)
+                    changed_here |= has_changed
+                    told += more
+                if changed_here:
+                    shards.put(place, op, shard)
+                    changed = True
+            handing.hand(partial(offer, place, told) if told else _nothing)
+        if changed and shards:
+            state.update((shards.encode(),))
         elif changed and state.exists:
             state.remove()
-        handing.end()
+        handing.wait()
         yield from ()
 
     return apply_shard
+
+
+def _nothing() -> None:
+    """A place without outputs."""
 
 
 def after(entries: Iterator[tuple[int, GroupEntry]], upto: int) -> Iterator[tuple[int, GroupEntry]]:
@@ -216,27 +232,24 @@ def after(entries: Iterator[tuple[int, GroupEntry]], upto: int) -> Iterator[tupl
             yield entry.offsets[first], replace(entry, offsets=entry.offsets[first:], rows=entry.rows[first:])
 
 
-def _by_group(frames: Frames) -> tuple[dict[int, list[Part]], int]:
-    """Spark sorts by its key only, and hands over much in pieces: `entries_of` puts what a group has in order. And how
-    many shards the task has, as far as that is known.
-    """
-    found: dict[int, list[Part]] = {}
-    shards = UNKNOWN
+def _by_place(frames: Frames) -> dict[PlaceId, dict[OpId, Slices]]:
+    """Spark sorts by its key only, and hands over much in pieces: `entries_of` puts what a group has in order."""
+    found: dict[PlaceId, dict[OpId, Slices]] = {}
     for frame in frames:
-        shards = int(frame[SHARDS].iat[0])
-        columns = (frame[name].tolist() for name in ("group", "first_offset", "offsets", "body"))
-        for group, *part in zip(*columns, strict=True):
-            found.setdefault(group, []).append(tuple(part))
-    return found, shards
+        columns = (frame[name].tolist() for name in ("place", *_SLICE))
+        for place, op, group, *part in zip(*columns, strict=True):
+            found.setdefault(place, {}).setdefault(op, {}).setdefault(group, []).append(tuple(part))
+    return found
 
 
 def states(spark: "SparkSession", checkpoint: Path) -> dict[tuple[PlaceId, OpId, int], bytes]:
     """The state of each group as the last committed batch left it, for tests and for looking."""
     rows = spark.read.format("statestore").load(str(checkpoint)).collect()
     return {
-        (PlaceId(row.key.place), OpId(row.key.op), group): blob
+        (place, op, group): blob
         for row in rows
-        for group, blob in Shard.decode(bytes(_blob(row.value.asDict(True)))).groups.items()
+        for place, op, shard in Shards(bytes(_blob(row.value.asDict(True)))).items()
+        for group, blob in shard.groups.items()
     }
 
 

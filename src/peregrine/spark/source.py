@@ -26,18 +26,15 @@ from peregrine.errors import ProtocolError, TransportError, Unauthorized
 from peregrine.net.protocol import SLICE_SCHEMA
 from peregrine.spark.asking import Advanced, Asking, Committed, callers
 from peregrine.spark.epochs import Epochs, Log
-from peregrine.spark.handing import UNKNOWN
 from peregrine.spark.registry import names
 from peregrine.spark.served import CONTINUOUS, Served, served_by
 from peregrine.spark.worker import client, freeze_heap, patiently
 from peregrine.types import PlaceId
 
 NAME = "peregrine-log"
-KEY = ("place", "op", "shard")  # of a state of Spark's
-SHARDS = "shards"  # how many the batch has, or UNKNOWN
-_SHARD = pa.field("shard", pa.int32(), nullable=False)
-_SHARDS = pa.field(SHARDS, pa.int32(), nullable=False)
-ARROW = SLICE_SCHEMA.append(_SHARD).append(_SHARDS)
+KEY = "shard"  # of a state of Spark's: groups of all operators at all places
+_SHARD = pa.field(KEY, pa.int32(), nullable=False)
+ARROW = SLICE_SCHEMA.append(_SHARD)
 _TYPES = (
     StringType(),
     StringType(),
@@ -45,7 +42,6 @@ _TYPES = (
     LongType(),
     BinaryType(),
     BinaryType(),
-    IntegerType(),
     IntegerType(),
 )
 SCHEMA = StructType([StructField(name, kind, False) for name, kind in zip(ARROW.names, _TYPES, strict=True)])
@@ -62,7 +58,7 @@ Offsets = dict[str, int]
 
 class LogSource(DataSource):
     """Options: `served` (the file of places, spark/served.py), `token_file`, `start` (JSON {place: offset}, else 0),
-    `max_rows` of a batch for each place, `patience_s` with a router that is away, `shards`.
+    `max_rows` of a batch, which places that are behind share, `patience_s` with a router that is away, `shards`.
     """
 
     @classmethod
@@ -132,12 +128,13 @@ class LogReader(DataSourceStreamReader):
         logs = {place: Log(start[place], end, place in left) for place, end in ends.items() if place in continuous}
         wants_tasks = bool(continuous) and self._epochs.wants_tasks()
         is_due = self._epochs.is_due(logs, wants_tasks)
+        share = None if max_rows is None else max(max_rows // max(len(ends) - len(logs), 1), 1)
         for place, end in ends.items():
             if place in continuous:
                 end = end if is_due else start[place]
-            elif max_rows is not None and end - start[place] > max_rows:
+            elif share is not None and end - start[place] > share:
                 # A batch ends between two entries, and only the log knows where that is.
-                _, end = self._read_log(place, served[place].address, start[place], max_rows)
+                _, end = self._read_log(place, served[place].address, start[place], share)
             latest[place] = max(end, start[place])
         if wants_tasks:
             latest[EPOCHS] = start.get(EPOCHS, 0) + 1
@@ -195,20 +192,16 @@ class LogReader(DataSourceStreamReader):
         if sum(each.end - each.start for each in stretches) > AT_ONCE_ROWS:
             for stretch in stretches:
                 for table in self._read_stretch(stretch):
-                    yield from self._sharded(table, UNKNOWN)
+                    yield from self._sharded(table)
         elif stretches:
             reading = map if len(stretches) == 1 else callers().map
             read = reading(lambda each: list(self._read_stretch(each)), stretches)
             table = pa.concat_tables([table for tables in read for table in tables])
-            yield from self._sharded(table, UNKNOWN if continuous else None)
+            yield from self._sharded(table)
 
-    def _sharded(self, table: pa.Table, shards: int | None) -> Iterator[pa.RecordBatch]:
-        """`shards`: of the whole batch; None: this is all of it."""
+    def _sharded(self, table: pa.Table) -> Iterator[pa.RecordBatch]:
         shard = pa.array(table.column("group").to_numpy() % self._shards, pa.int32())
         table = table.append_column(_SHARD, shard)
-        if shards is None:
-            shards = len(set(zip(*(table.column(name).to_pylist() for name in KEY), strict=True)))
-        table = table.append_column(_SHARDS, pa.array(np.full(len(table), shards, np.int32)))
         yield from table.select(ARROW.names).combine_chunks().to_batches()
 
     def _epoch(self, stretch: Stretch) -> pa.RecordBatch:
@@ -218,7 +211,6 @@ class LogReader(DataSourceStreamReader):
         columns = (
             *([stretch.place] * len(shards), [op for op, _ in shards], [EPOCH] * len(shards)),
             *([stretch.start] * len(shards), [upto] * len(shards), [b""] * len(shards), [at for _, at in shards]),
-            [UNKNOWN] * len(shards),
         )
         return pa.record_batch([pa.array(*of) for of in zip(columns, ARROW.types, strict=True)], ARROW)
 

@@ -16,13 +16,13 @@ from peregrine.measure import Outputs, peak_jitter_ms
 
 @dataclass(frozen=True, slots=True)
 class HandOver:
-    calm_ms: float  # from here on nothing moved
+    calm_ms: tuple[float, float]  # just before it, when nothing moved
     moved_ms: float
     settled_ms: float
     trigger_ms: float  # between the beginnings of two batches, in the calm before it or behind it
 
     def jitter_ms(self, outputs: Outputs) -> float:
-        calm = outputs.steady(self.calm_ms, self.moved_ms)
+        calm = outputs.steady(*self.calm_ms)
         made_ms = np.subtract(outputs.emitted_ms, outputs.latency_ms)
         mine = outputs.where(made_ms < self.settled_ms).between(self.moved_ms)
         if not len(mine):

@@ -30,6 +30,7 @@ DWELL_MS = 2000
 PASSING_S = DWELL_MS / 1000 / 2  # at an edge at which it does not stay
 TURNS = 6  # of a ping-pong
 LAST_S, CALM_S = 0.5, 2.0  # a hand-over's last results come; nothing moves before the next one
+REST_S = 1.0  # after Spark was asked
 SITES_ABOVE = 4  # a site between cloud and edges has at most so many below it
 
 
@@ -47,17 +48,13 @@ def run_cell(cell: Cell) -> Measured:
         with watched(deployment, watch):
             cars.first_results()
             cars.flow(setting.warm_s)
-            calm_ms, begin = watch.now_ms(), links.positions(deployment)
-            cars.flow(setting.calm_s)
-            batches = setting.runner == "microbatch"
-            batch_ms = partial(stream.trigger_ms, deployment.host.query) if batches else lambda from_ms: None
-            trigger_ms = batch_ms(calm_ms)
+            begin = links.positions(deployment)
+            calm = _Calm(cars, watch, deployment.host.query if setting.runner == "microbatch" else None, setting.calm_s)
+            calm_ms, trigger_ms = calm.from_ms, calm.batch_ms
             requested_ms = ended_ms = watch.now_ms()
             handovers: list[HandOver] = []
-            quiet_ms = calm_ms
             for edge, stays in stops(setting.mechanism, edges):
                 moved_ms = watch.now_ms()
-                before_ms = batch_ms(quiet_ms)
                 cars.devices[DRIVER].move(edge)
                 if not stays:
                     cars.flow(PASSING_S)
@@ -66,12 +63,10 @@ def run_cell(cell: Cell) -> Measured:
                 ended_ms = watch.now_ms()
                 if setting.mechanism == "drive":
                     cars.flow(LAST_S)
-                    calm, quiet_ms = quiet_ms, watch.now_ms()
-                    cars.flow(CALM_S)
-                    after_ms = batch_ms(quiet_ms)
-                    if before_ms is not None and after_ms is not None:
-                        interval_ms = max(setting.trigger_ms, before_ms, after_ms)
-                        handovers.append(HandOver(calm, moved_ms, quiet_ms, interval_ms))
+                    before, calm = calm, _Calm(cars, watch, calm.query, CALM_S)
+                    if before.batch_ms is not None and calm.batch_ms is not None:
+                        interval_ms = max(setting.trigger_ms, before.batch_ms, calm.batch_ms)
+                        handovers.append(HandOver(before.span_ms, moved_ms, calm.from_ms, interval_ms))
             cars.flow(setting.settle_s)
             until_ms, end = watch.now_ms(), links.positions(deployment)
             proof = proved(deployment, cars, specs, operators, watch, initial)
@@ -80,6 +75,21 @@ def run_cell(cell: Cell) -> Measured:
     share = worst_share(handovers, outputs, setting.round_trip_ms)
     more = {"trigger_ms": trigger_ms, "bytes_on_links": on_links, "proof": proof, "handover": share}
     return of_results(cell, outputs, calm_ms, requested_ms, ended_ms, until_ms, **more)
+
+
+class _Calm:
+    """Some seconds in which nothing moves. To ask Spark how long its batches took keeps it from them, and cars from
+    sending, for half a second: that is not part of the calm, and things come to rest before anything moves.
+    """
+
+    def __init__(self, cars: Traffic, watch: Watch, query: Any | None, seconds: float) -> None:
+        self.query = query  # none: there are no batches
+        self.from_ms = watch.now_ms()
+        cars.flow(seconds)
+        self.span_ms = (self.from_ms, watch.now_ms())
+        self.batch_ms = None if query is None else stream.trigger_ms(query, self.from_ms)
+        if query is not None:
+            cars.flow(REST_S)
 
 
 def _owns(watch: Watch, edge: SiteId) -> bool:
