@@ -28,8 +28,9 @@ def test_a_car_stays_everywhere_or_at_the_last_edge_or_turns_round_before_its_ke
 
 def test_a_dip_is_what_is_missing_in_the_worst_second_beyond_that_of_the_calm() -> None:
     calm = np.arange(0, 5000, 10.0)
-    assert warming.dip(np.concatenate([calm, np.arange(5000, 9000, 10.0)]), 0, 5000, 9000) == 0
+    assert warming.dip(np.concatenate([calm, np.arange(5000, 9000, 10.0)]), (0, 5000), (5000, 9000)) == 0
     silent = np.concatenate([calm, np.arange(7000, 9000, 10.0)])
-    assert warming.dip(silent, 0, 5000, 9000) == 1
+    assert warming.dip(silent, (0, 5000), (5000, 9000)) == 1
     half = np.concatenate([calm, np.arange(5000, 9000, 20.0)])
-    assert warming.dip(half, 0, 5000, 9000) == pytest.approx(0.5)
+    assert warming.dip(half, (0, 5000), (5000, 9000)) == pytest.approx(0.5)
+    assert warming.dip(half, (0, 5000), (5000, 5900)) == 0, "less than a second"

@@ -51,7 +51,8 @@ class Measured:
     skipped: bool = False  # what it needs is not here: it runs when it is
     calm: measure.Steady | None = None  # where there is no cost that tells it
     max_rows_per_s: float | None = None  # of a run at saturation
-    dip: float | None = None  # the share by which fewer results came, for a while
+    dip: float | None = None  # at the switch: the share by which fewer results came, for a while
+    dip_before: float | None = None  # while what is to take over was started in the background
     handover: float | None = None  # the worst of all, as a share of a round trip and a trigger interval
     changes: int | None = None  # of the topology, all of them carried out
     deployment_ms: float | None = None  # the mean, from when a change was told until it was carried out

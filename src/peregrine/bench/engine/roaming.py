@@ -29,7 +29,8 @@ CARS, DRIVER = 10, "car0"
 DWELL_MS = 2000
 PASSING_S = DWELL_MS / 1000 / 2  # at an edge at which it does not stay
 TURNS = 6  # of a ping-pong
-LAST_S, CALM_S = 0.5, 2.0  # a hand-over's last results come; nothing moves before the next one
+LAST_S, CALM_S = 0.5, 2.0  # a hand-over's last results come; nothing moves before the next one,
+CALM_BATCHES = 3  # for so many intervals at least
 REST_S = 1.0  # after Spark was asked
 SITES_ABOVE = 4  # a site between cloud and edges has at most so many below it
 
@@ -63,7 +64,10 @@ def run_cell(cell: Cell) -> Measured:
                 ended_ms = watch.now_ms()
                 if setting.mechanism == "drive":
                     cars.flow(LAST_S)
-                    before, calm = calm, _Calm(cars, watch, calm.query, CALM_S)
+                    before, calm = (
+                        calm,
+                        _Calm(cars, watch, calm.query, max(CALM_S, CALM_BATCHES * setting.trigger_ms / 1000)),
+                    )
                     if before.batch_ms is not None and calm.batch_ms is not None:
                         interval_ms = max(setting.trigger_ms, before.batch_ms, calm.batch_ms)
                         handovers.append(HandOver(before.span_ms, moved_ms, calm.from_ms, interval_ms))

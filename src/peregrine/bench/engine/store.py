@@ -43,6 +43,7 @@ SUMMARY = pa.schema(
             (
                 "max_rows_per_s",
                 "dip",
+                "dip_before",
                 "handover",
                 "deployment_ms",
                 "event_time_ms",
@@ -127,6 +128,7 @@ class Store:
             "bytes_on_links": measured.bytes_on_links,
             "max_rows_per_s": measured.max_rows_per_s,
             "dip": measured.dip,
+            "dip_before": measured.dip_before,
             "handover": measured.handover,
             "deployment_ms": measured.deployment_ms,
             "event_time_ms": measured.event_time_ms,

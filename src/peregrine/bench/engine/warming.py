@@ -15,6 +15,7 @@ from peregrine.bench.engine.scores import score_of
 from peregrine.bench.spark.stream import now_ms
 from peregrine.control.running import Running
 from peregrine.control.watch import Watch
+from peregrine.core.messages import Report
 from peregrine.errors import PeregrineError
 from peregrine.types import SiteId
 
@@ -37,7 +38,6 @@ def run_cell(cell: Cell) -> Measured:
             flow.warm_up(setting.warm_s)
             calm_ms = now_ms()
             time.sleep(setting.calm_s)
-            # With all that comes before the switch: what happens in the background must not be felt either.
             requested_ms = now_ms()
             if running.move(application.operators[0], to=EDGE).outcome != "done":
                 raise PeregrineError("the operator has not moved", "see the routers' logs")
@@ -50,22 +50,37 @@ def run_cell(cell: Cell) -> Measured:
         finally:
             flow.close()
     outputs = watch.outputs()
-    felt = dip(outputs.emitted_ms, calm_ms, requested_ms, until_ms)
-    return of_results(cell, outputs, calm_ms, requested_ms, ended_ms, until_ms, proof=found, dip=felt)
+    begun_ms = _begun_ms(watch, requested_ms)
+    calm = (calm_ms, requested_ms)
+    dips = {
+        "dip_before": dip(outputs.emitted_ms, calm, (requested_ms, begun_ms)),  # a query is started, and practises
+        "dip": dip(outputs.emitted_ms, calm, (begun_ms, until_ms)),
+    }
+    return of_results(cell, outputs, calm_ms, requested_ms, ended_ms, until_ms, proof=found, **dips)
 
 
-def dip(emitted_ms: measure.Milliseconds, calm_ms: float, requested_ms: float, until_ms: float) -> float:
-    """The share by which fewer results came in the worst second than in the worst of the calm.
+def _begun_ms(watch: Watch, requested_ms: float) -> float:
+    """When the manager began to move the operator: all that goes before happens in the background."""
+    begun = (at_ms for at_ms, news in watch.timeline if isinstance(news, Report) and news.status == "begun")
+    return next(at_ms for at_ms in begun if at_ms >= requested_ms)
+
+
+Span = tuple[float, float]
+
+
+def dip(emitted_ms: measure.Milliseconds, calm_ms: Span, other_ms: Span) -> float:
+    """The share by which fewer results came in the worst second of a time than in the worst of the calm.
 
     Results come in batches, so also in the calm not every second has as many.
     """
-    calm, after = (_worst(emitted_ms, *span) for span in ((calm_ms, requested_ms), (requested_ms, until_ms)))
-    return max(1 - after / calm, 0.0) if calm else 0.0
+    calm, other = (_worst(emitted_ms, *span) for span in (calm_ms, other_ms))
+    return max(1 - other / calm, 0.0) if calm and other is not None else 0.0
 
 
-def _worst(emitted_ms: measure.Milliseconds, from_ms: float, to_ms: float) -> float:
+def _worst(emitted_ms: measure.Milliseconds, from_ms: float, to_ms: float) -> float | None:
+    """None: it does not last a second."""
     bins = np.arange(from_ms, to_ms, BIN_MS)
-    return float(np.histogram(emitted_ms, bins)[0].min()) if len(bins) > 1 else 0.0
+    return float(np.histogram(emitted_ms, bins)[0].min()) if len(bins) > 1 else None
 
 
 def _prove(sent: list[Sent], running: Running) -> proof.Proof:
