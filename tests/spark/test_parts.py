@@ -84,6 +84,19 @@ def test_a_place_that_the_checkpoint_does_not_know_begins_at_its_start_and_one_t
     assert [(part.place, part.start, part.end) for part in parts[0].stretches] == [("b", 5, 8)]  # type: ignore[attr-defined]
 
 
+def test_places_that_are_behind_share_the_rows_of_a_batch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("pyspark", reason=NEEDS)
+    from peregrine.spark import source
+
+    served.publish(tmp_path / "served", {PlaceId(name): served.Served("x:1") for name in ("a", "b", "c")})
+    reader = source.LogReader({"served": str(tmp_path / "served"), "token_file": "t"})
+    monkeypatch.setattr(reader, "_ends", lambda *_, **__: ({"a": 1000, "b": 1000, "c": 7}, set()))
+    monkeypatch.setattr(reader, "_read_log", lambda place, address, at, max_rows: (None, at + max_rows))
+    limit = source.ReadMaxRows(100)
+    assert reader.latestOffset({"a": 0, "b": 40, "c": 7}, limit) == {"a": 50, "b": 90, "c": 7}, "c has nothing new"
+    assert reader.latestOffset({"a": 995, "b": 1000, "c": 7}, limit) == {"a": 1000, "b": 1000, "c": 7}
+
+
 def test_a_registry_names_what_it_has_and_notices_a_replacement(tmp_path: Path) -> None:
     pytest.importorskip("pyspark", reason=NEEDS)
     from peregrine.spark import registry

@@ -7,7 +7,8 @@ import msgspec
 from peregrine.core.chunks import MemoryChunks, chunk_name
 from peregrine.core.host import GroupEntry, Part
 from peregrine.core.large import Spill
-from peregrine.core.shard import Applied, Shard, Unit
+from peregrine.core.shard import Applied, Shard, Shards, Unit
+from peregrine.types import OpId, PlaceId
 
 A = chunk_name(b"was;")
 
@@ -62,3 +63,43 @@ def test_what_states_refer_to_goes_with_them() -> None:
     assert committed.chunks(0) == {chunk_name(b"was;1;")} and committed.chunks(1) == set()
     committed.take_over(Shard(3, {0: b""}))
     assert committed == Shard(3, {1: b"x"}, {})
+
+
+CLOUD, EDGE = PlaceId("cloud"), PlaceId("edge1")
+ONE, OTHER = OpId("one"), OpId("other")
+
+
+def test_the_shards_of_operators_at_places_are_kept_apart_in_one_state() -> None:
+    shards = Shards()
+    shards.put(CLOUD, ONE, Shard(0, {1: b"a"}))
+    shards.put(CLOUD, OTHER, Shard(7, {1: b"b"}, {1: A}))
+    shards.put(EDGE, ONE, Shard(0, {1: b"c"}))
+    again = Shards(shards.encode())
+    assert again.get(CLOUD, OTHER) == Shard(7, {1: b"b"}, {1: A})
+    assert [(place, op, shard.groups[1]) for place, op, shard in again.items()] == [
+        (CLOUD, ONE, b"a"),
+        (CLOUD, OTHER, b"b"),
+        (EDGE, ONE, b"c"),
+    ]
+
+
+def test_what_was_not_touched_is_written_as_it_was_read() -> None:
+    written = Shards()
+    written.put(CLOUD, ONE, Shard(0, {1: b"a"}))
+    written.put(EDGE, ONE, Shard(0, {2: b"x"}))
+    read = Shards(written.encode())
+    read.put(EDGE, ONE, Shard(0, {2: b"y"}))
+    again = Shards(read.encode())
+    assert again.get(CLOUD, ONE) == Shard(0, {1: b"a"})
+    assert again.get(EDGE, ONE) == Shard(0, {2: b"y"})
+
+
+def test_a_shard_that_is_empty_goes_and_the_last_one_leaves_nothing() -> None:
+    shards = Shards()
+    assert not shards and shards.get(CLOUD, ONE) == Shard()
+    shards.put(CLOUD, ONE, Shard(0, {1: b"a"}))
+    shards.put(CLOUD, ONE, Shard())
+    shards.put(EDGE, ONE, Shard())
+    assert not shards
+    shards.put(CLOUD, ONE, Shard(5))
+    assert shards, "it has been applied up to there"

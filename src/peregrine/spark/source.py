@@ -128,7 +128,8 @@ class LogReader(DataSourceStreamReader):
         logs = {place: Log(start[place], end, place in left) for place, end in ends.items() if place in continuous}
         wants_tasks = bool(continuous) and self._epochs.wants_tasks()
         is_due = self._epochs.is_due(logs, wants_tasks)
-        share = None if max_rows is None else max(max_rows // max(len(ends) - len(logs), 1), 1)
+        behind = sum(end > start[place] for place, end in ends.items() if place not in continuous)
+        share = None if max_rows is None else max(max_rows // max(behind, 1), 1)
         for place, end in ends.items():
             if place in continuous:
                 end = end if is_due else start[place]

@@ -43,6 +43,7 @@ def run_cell(cell: Cell) -> Measured:
     initial = [(tm.MOV_AVG, KeySet.of_keys(tm.GROUPS, [car]), PlaceId(edge)) for car, edge in homes.items()]
     watch = Watch(homes)
     tree = topology(edges, setting)
+    between_s = max(CALM_S, CALM_BATCHES * setting.trigger_ms / 1000)
     settings: dict[str, Any] = {"watch": watch.on_news, "keep_journal": True, "dwell_ms": DWELL_MS, **setting.hosting}
     with local(tree, specs, operators, initial, **settings) as deployment:
         cars = Traffic(deployment, homes, setting.rows_per_s, watch)
@@ -64,10 +65,7 @@ def run_cell(cell: Cell) -> Measured:
                 ended_ms = watch.now_ms()
                 if setting.mechanism == "drive":
                     cars.flow(LAST_S)
-                    before, calm = (
-                        calm,
-                        _Calm(cars, watch, calm.query, max(CALM_S, CALM_BATCHES * setting.trigger_ms / 1000)),
-                    )
+                    before, calm = calm, _Calm(cars, watch, calm.query, between_s)
                     if before.batch_ms is not None and calm.batch_ms is not None:
                         interval_ms = max(setting.trigger_ms, before.batch_ms, calm.batch_ms)
                         handovers.append(HandOver(before.span_ms, moved_ms, calm.from_ms, interval_ms))
