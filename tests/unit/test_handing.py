@@ -20,8 +20,8 @@ class Router:
         self.has_it = True
 
 
-def test_a_place_that_is_not_the_last_does_not_wait_for_its_router() -> None:
-    handing, slow = Handing(places=2), Router()
+def test_a_place_of_several_does_not_wait_for_its_router() -> None:
+    handing, slow = Handing(side_by_side=True), Router()
     handing.hand(slow.offer)
     assert not slow.has_it
     slow.may_answer.set()
@@ -30,7 +30,7 @@ def test_a_place_that_is_not_the_last_does_not_wait_for_its_router() -> None:
 
 
 def test_a_batch_waits_for_all_routers() -> None:
-    handing, routers = Handing(places=4), [Router() for _ in range(4)]
+    handing, routers = Handing(side_by_side=True), [Router() for _ in range(4)]
     answers = threading.Timer(0.05, lambda: [router.may_answer.set() for router in routers])
     answers.start()
     for router in routers:
@@ -40,7 +40,7 @@ def test_a_batch_waits_for_all_routers() -> None:
 
 
 def test_a_batch_of_one_place_needs_no_thread() -> None:
-    handing, threads = Handing(places=1), []
+    handing, threads = Handing(side_by_side=False), []
     handing.hand(lambda: threads.append(threading.current_thread()))
     assert threads == [threading.current_thread()]
 
@@ -49,7 +49,7 @@ def test_what_a_router_refuses_fails_the_batch_before_it_ends() -> None:
     def refuse() -> None:
         raise TransportError("router edge1 is away", "start it")
 
-    handing = Handing(places=2)
+    handing = Handing(side_by_side=True)
     handing.hand(refuse)
     handing.hand(lambda: None)
     with pytest.raises(TransportError):

@@ -15,14 +15,14 @@ from peregrine.spark.asking import callers
 class Handing:
     """Of one call of Spark's."""
 
-    def __init__(self, places: int) -> None:
-        self._left = places  # that have not handed anything over
+    def __init__(self, side_by_side: bool) -> None:
+        """Where there is one place only, nobody needs a thread."""
+        self._side_by_side = side_by_side
         self._under_way: list[Future[None]] = []
 
     def hand(self, call: Callable[[], None]) -> None:
-        """All outputs of one place. Those of the last need not wait for a thread."""
-        self._left -= 1
-        if self._left > 0:
+        """All outputs of one place."""
+        if self._side_by_side:
             self._under_way.append(callers().submit(call))
         else:
             call()

@@ -191,7 +191,7 @@ def shard_function(config: HostConfig) -> ShardFunction:
         shards = Shards(bytes(state.get[0]) if state.exists else b"")
         changed = False
         work = _by_place(frames)
-        handing = Handing(len(work))
+        handing = Handing(side_by_side=len(work) > 1)
         for place, ops in sorted(work.items()):
             told: Told = []
             for op, slices in sorted(ops.items()):
@@ -207,7 +207,8 @@ def shard_function(config: HostConfig) -> ShardFunction:
                 if changed_here:
                     shards.put(place, op, shard)
                     changed = True
-            handing.hand(partial(offer, place, told) if told else _nothing)
+            if told:
+                handing.hand(partial(offer, place, told))
         if changed and shards:
             state.update((shards.encode(),))
         elif changed and state.exists:
@@ -216,10 +217,6 @@ def shard_function(config: HostConfig) -> ShardFunction:
         yield from ()
 
     return apply_shard
-
-
-def _nothing() -> None:
-    """A place without outputs."""
 
 
 def after(entries: Iterator[tuple[int, GroupEntry]], upto: int) -> Iterator[tuple[int, GroupEntry]]:
