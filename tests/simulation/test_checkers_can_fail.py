@@ -6,6 +6,7 @@ stands on can be built wrong: a step left out, a step too early, a guarantee of 
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
+from functools import lru_cache
 from types import MappingProxyType
 
 import numpy as np
@@ -351,16 +352,27 @@ FAULTS: dict[str, Doubles] = {
 }
 
 
+Change = Callable[[Scenario], Scenario]
+
+
+def unchanged(scenario: Scenario) -> Scenario:
+    return scenario
+
+
+@lru_cache(maxsize=64)
+def drawn(seed: int, change: Change, app: str | None, mechanism: str) -> tuple[Scenario, Simulation]:
+    """With its reference run, in which nothing is wrong on purpose: the same for every fault."""
+    scenario = change(draw(seed, Options(mechanism=mechanism, app=app)))
+    return scenario, Simulation(scenario.reference()).run()
+
+
 def first_seed_that_fails(
-    doubles: Doubles,
-    change: Callable[[Scenario], Scenario] = lambda s: s,
-    app: str | None = None,
-    mechanism: str = "live",
+    doubles: Doubles, change: Change = unchanged, app: str | None = None, mechanism: str = "live"
 ) -> int | None:
     for seed in range(SEEDS):
-        scenario = change(draw(seed, Options(mechanism=mechanism, app=app)))
+        scenario, reference = drawn(seed, change, app, mechanism)
         try:
-            found = check(Simulation(scenario, doubles).run(), Simulation(scenario.reference()).run())
+            found = check(Simulation(scenario, doubles).run(), reference)
         except (AssertionError, PeregrineError):
             return seed
         if found:
@@ -430,4 +442,4 @@ def test_the_simulator_finds_acknowledgements_that_come_before_the_journal(monke
         return offer(self, event, durable)
 
     monkeypatch.setattr(SimRouter, "offer", hasty)
-    assert first_seed_that_fails(Doubles()) is not None
+    assert first_seed_that_fails(Doubles(), lambda scenario: scenario) is not None  # reference runs of its own
