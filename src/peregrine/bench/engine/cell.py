@@ -36,7 +36,9 @@ from peregrine.types import OpId, PlaceId, SiteId
 log = logging.getLogger(__name__)
 
 CLOUD = SiteId("cloud")
-PATIENCE_S = 180.0
+PATIENCE_S = (
+    400.0  # 1 GB hop by hop, over three links of 200 Mbit/s, takes 150 s on a machine that has nothing else to do
+)
 IN_VAIN_S = 20.0  # for a deployment in which something failed
 REPLICAS_S = 1.5
 REPLICA_BYTES_PER_S = 25e6  # that are made and sent, about

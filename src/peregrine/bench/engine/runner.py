@@ -214,12 +214,14 @@ def _figures(measured: Measured) -> str:
             f"downtime {felt.downtime_ms:,.0f} ms, {felt.late:,} results late, for {felt.recovery_ms:,.0f} ms;"
             f" jitter {cost.peak_jitter_ms:,.0f}, duration {cost.duration_ms:,.0f} ms"
         )
-    worst = (
-        ""
-        if measured.handover is None
-        else f", worst hand-over {measured.handover:.2f} of a round trip and a trigger interval"
-    )
+    more = ""
+    if measured.handover is not None:
+        more = f", worst hand-over {measured.handover:.2f} of a round trip and a trigger interval"
+    if measured.dip is not None:
+        more = f", {measured.dip:.1%} fewer results at the switch"
+    # Where nobody has planned a move, no report tells its bytes; links do.
+    moved = cost.bytes_moved or measured.bytes_on_links or 0
     return (
         f"disruption {cost.disruption_ms:,.0f}, jitter {cost.peak_jitter_ms:,.0f}, freeze {cost.freeze_ms:,.0f},"
-        f" duration {cost.duration_ms:,.0f} ms, {cost.bytes_moved:,} bytes{worst}"
+        f" duration {cost.duration_ms:,.0f} ms, {moved:,} bytes{more}"
     )

@@ -68,13 +68,14 @@ def _begun_ms(watch: Watch, requested_ms: float) -> float:
 Span = tuple[float, float]
 
 
-def dip(emitted_ms: measure.Milliseconds, calm_ms: Span, other_ms: Span) -> float:
-    """The share by which fewer results came in the worst second of a time than in the worst of the calm.
+def dip(emitted_ms: measure.Milliseconds, calm_ms: Span, other_ms: Span) -> float | None:
+    """The share by which fewer results came in the worst second of a time than in the worst of the calm; None if it
+    does not last a second, or the calm has a second without results.
 
     Results come in batches, so also in the calm not every second has as many.
     """
     calm, other = (_worst(emitted_ms, *span) for span in (calm_ms, other_ms))
-    return max(1 - other / calm, 0.0) if calm and other is not None else 0.0
+    return max(1 - other / calm, 0.0) if calm and other is not None else None
 
 
 def _worst(emitted_ms: measure.Milliseconds, from_ms: float, to_ms: float) -> float | None:
