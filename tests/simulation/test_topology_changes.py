@@ -7,6 +7,7 @@ protects the order alone is easier to find without time: `test_rehoming_net.py`.
 import pytest
 
 from peregrine.errors import PeregrineError
+from peregrine.plan.redeploy import stages
 from peregrine.plan.redeploy.held import Held
 from peregrine.plan.redeploy.mending import Mending
 from peregrine.sim.checkers import check
@@ -45,6 +46,14 @@ def test_fixed_seeds_have_no_violation(start: int) -> None:
 @pytest.mark.parametrize("seed", [9024, 9030, 50079, 51478, 51951, 61846, 100352])
 def test_seeds_that_once_found_something_have_no_violation(seed: int) -> None:
     without_violation(range(seed, seed + 1))
+
+
+def test_keys_below_their_producers_are_put_right(monkeypatch: pytest.MonkeyPatch) -> None:
+    (found,) = without_violation(range(9084, 9085))
+    assert found.amiss == 0
+    monkeypatch.setattr(stages, "_turn_off", lambda world, layout, up: up.source)
+    (straight,) = without_violation(range(9084, 9085))
+    assert straight.amiss > 0, "this seed no longer shows it"
 
 
 def test_fresh_seeds_have_no_violation() -> None:

@@ -132,6 +132,23 @@ def test_an_operator_that_cannot_be_put_right_together_with_others_is_given_up_a
     assert moves(planner) is None and planner.mending.in_vain == {other: ALL}
 
 
+def test_an_operator_below_its_producers_goes_up_by_way_of_them() -> None:
+    """Straight up, rows behind the marker would overtake those that have turned off to it: the core refuses that."""
+    cloud, mid, low, edge = map(site, ("cloud", "mid", "low", "edge2"))
+    tree = Topology.tree(cloud, {mid: (cloud, LINK), low: (mid, LINK), edge: (cloud, LINK)})
+    specs = [OpSpec(COUNT, GROUPS, feeds=(TOTAL,)), OpSpec(TOTAL, GROUPS)]
+    planner = planner_of(tree, specs, {"one": ("edge2", ((COUNT, ALL),))})
+    planner.moved(COUNT, ALL, PlaceId("mid"))
+    planner.moved(TOTAL, ALL, PlaceId("low"))
+    start = owned(planner.layout)
+    planned = planner.plan()
+    assert planned is not None
+    ways = [(move.op, move.source, move.target) for plan in planned.after for move in plan.moves()]
+    assert [way[1:] for way in ways if way[0] == TOTAL][:2] == [("low", "mid"), ("mid", "cloud")]
+    end = carry_out(tree, planner, start, planned.after)  # nothing is left out
+    assert end[COUNT] == end[TOTAL] == {PlaceId("edge2"): ALL}
+
+
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.integers(0, 2**32))
 def test_wherever_others_move_keys_it_ends_with_keys_above_their_producers(seed: int) -> None:

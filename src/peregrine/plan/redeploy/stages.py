@@ -117,7 +117,9 @@ def _meet(world: World, layout: Layout, pending: list[Relocation]) -> list[Stage
             for each, meeting in by_way_of
             if each.op == op and each.source != meeting
         ]
-        stages.append(_perform(layout, moves))
+        first = {move: _turn_off(world, layout, move) for move in moves}
+        stages.append(_perform(layout, [replace(move, target=at) for move, at in first.items() if at != move.source]))
+        stages.append(_perform(layout, [replace(move, source=at) for move, at in first.items()]))
     for op in reversed(ops):
         moves = [
             Move(op, each.keys, meeting, each.target)
@@ -126,6 +128,19 @@ def _meet(world: World, layout: Layout, pending: list[Relocation]) -> list[Stage
         ]
         stages.append(_perform(layout, moves))
     return [stage for stage in stages if stage]
+
+
+def _turn_off(world: World, layout: Layout, up: Move) -> PlaceId:
+    """Where it has to go first, if it comes from below or beside its producers: the place from which their ways lead
+    down to it. Else rows behind the marker go straight up, past those that have turned off (core/validity.py).
+    """
+    if layout.operators[up.op].roaming:  # its rows are put in order by the host
+        return up.source
+    below, top = site_of(up.source), site_of(up.target)
+    at = world.meeting_point([below, *layout.producers(up.op, up.keys)])
+    if at is None or at in (below, top) or not world.is_at_or_above(top, at):
+        return up.source
+    return place_like(up.op, up.source, world.places(at)) or up.source
 
 
 def _meeting_place(world: World, going: Relocation, top: SiteId) -> PlaceId:
