@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from peregrine.core.host import Emission, apply
 from peregrine.core.messages import Committed, Event, FromHost
 from peregrine.core.operator import OpSpec
+from peregrine.core.redeploying import Introduction
 from peregrine.core.rehoming import Rehoming
 from peregrine.core.rows import UNCHAINED, Row
 from peregrine.core.slices import entries_of
@@ -19,7 +20,7 @@ from peregrine.errors import TransportError
 from peregrine.net.client import RouterClient
 from peregrine.net.device import Device
 from peregrine.net.launch import RouterProcess
-from peregrine.net.protocol import Neighbour
+from peregrine.net.protocol import Detour, Neighbour
 from peregrine.net.settings import RouterSettings, make_token, read_token
 from peregrine.sim.operators import Ledger
 from peregrine.types import OpId, PlaceId, SiteId, SourceId
@@ -65,6 +66,8 @@ class Cluster:
         self.hosts: dict[PlaceId, HostLoop] = {}
         self.devices: list[Device] = []
         self._met: set[tuple[SiteId, SiteId]] = set()  # neighbours since sites have changed their parents
+        self.lost: set[frozenset[SiteId]] = set()  # links that are gone for good: nobody is told an address
+        self.ways: Callable[[Rehoming], list[Introduction]] = lambda rehoming: []  # the manager's, for `introduce`
         self._feel = (latency_ms, bandwidth_mbps, loss)
         for site in self.topology.sites:
             more = {**settings, **each(site)}
@@ -108,8 +111,16 @@ class Cluster:
         """A site and its parent to be learn where the other listens."""
         if rehoming.target is not None:
             self._met |= {(rehoming.target, rehoming.site), (rehoming.site, rehoming.target)}
-            for near, far in ((rehoming.target, rehoming.site), (rehoming.site, rehoming.target)):
-                self.clients[near].tell_neighbours({far: Neighbour(self.addresses[far], *self._feel)})
+        for each in self.ways(rehoming):
+            for near, far in ((each.upper, each.lower), (each.lower, each.upper)):
+                by = None if each.by is None else Detour(each.by[0], self.addresses[each.by[0]], self.addresses[far])
+                to = "" if {near, far} in self.lost else self.addresses[far]
+                self.clients[near].tell_neighbours({far: Neighbour(to, *self._feel, by)})
+
+    def lose(self, a: SiteId, b: SiteId) -> None:
+        self.lost.add(frozenset((a, b)))
+        for near, far in ((a, b), (b, a)):
+            self.clients[near].tell_neighbours({far: Neighbour("")})
 
     def offer_all(self, event: Event) -> None:
         for client in self.clients.values():

@@ -17,7 +17,7 @@ from test_router_process import device_seq
 
 from peregrine.control.auditing import audit_routers
 from peregrine.control.changing import planning_of
-from peregrine.control.driver import ManagerDriver
+from peregrine.control.driver import ManagerDriver, Told
 from peregrine.control.durable_manager import DurableManager, Initial
 from peregrine.core.attachments import Attachments
 from peregrine.core.coordinator import Status
@@ -100,7 +100,10 @@ class Tree:
 
 @contextmanager
 def managed(
-    cluster: Cluster, devices: dict[str, Device] | None = None, patience_ms: int = PATIENCE_MS
+    cluster: Cluster,
+    devices: dict[str, Device] | None = None,
+    patience_ms: int = PATIENCE_MS,
+    heard: Callable[[Told], None] = lambda told: None,
 ) -> Iterator[Tree]:
     def make(initial: Initial, feeds: Feeds) -> Manager:
         specs = {spec.op: spec for spec in cluster.routers[CLOUD].settings.operators}
@@ -120,7 +123,8 @@ def managed(
         for name, keys in KEYS.items():
             durable.feed(SourceId(name), ((OP, KeySet.of_keys(GROUPS, sorted(set(keys)))),))
     try:
-        with ManagerDriver(durable, cluster.clients, introduce=cluster.introduce) as driver:
+        with ManagerDriver(durable, cluster.clients, heard, cluster.introduce) as driver:
+            cluster.ways = driver.introductions
             yield Tree(cluster, driver, devices)
     finally:
         durable.close()

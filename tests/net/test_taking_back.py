@@ -64,6 +64,7 @@ def test_what_has_moved_returns_when_the_rest_cannot_move_and_no_row_is_lost_or_
     assert device.flush(20)
     news: list[Told] = []
     with ManagerDriver(durable, cluster.clients, news.append, cluster.introduce) as driver:
+        cluster.ways = driver.introductions
         coordinator = driver.manager.coordinator
         until(lambda: driver.manager.attachments.at(SourceId("d")) == EDGE)
         cluster.kill(REGION3)

@@ -21,9 +21,8 @@ from peregrine.core.manager import Manager, ManagerEvent
 from peregrine.core.messages import Attached, Begin, Reached, Rehome, Rehomed, Report, Stray, Tick
 from peregrine.core.migrate import Migration
 from peregrine.core.reconfigure import Plan
-from peregrine.core.redeploying import PutOff, Redeployed, Redeploying, TopologyChanged
+from peregrine.core.redeploying import Introduction, PutOff, Redeployed, Redeploying, TopologyChanged
 from peregrine.core.rehoming import Rehoming
-from peregrine.core.topology import Link
 from peregrine.core.validity import FedKeys
 from peregrine.errors import PeregrineError, StorageError, Unreachable
 from peregrine.net.client import RouterClient
@@ -170,12 +169,12 @@ class ManagerDriver:
         redeployed = tuple(each for each in heard if isinstance(each, Redeployed))
         return Changed(redeployed, tuple(each for each in heard if isinstance(each, PutOff)))
 
-    def new_link(self, rehoming: Rehoming) -> Link:
-        """Between a site that changes its parent and the new one; `Unreachable` if it has, and there may be none."""
+    def introductions(self, rehoming: Rehoming) -> list[Introduction]:
+        """For a site that changes its parent; `Unreachable` if it has, and the link may be gone."""
         with self._changed:
             if not self._redeploying.is_open(rehoming):
                 raise Unreachable(f"{rehoming} has been carried out", "nothing has to be done for it any more")
-            return self._redeploying.link(rehoming)
+            return self._redeploying.introductions(rehoming)
 
     def sites(self) -> tuple[SiteId, ...]:
         """That there are now, and that are just joining or leaving."""

@@ -15,11 +15,12 @@ from typing import TYPE_CHECKING
 
 from peregrine.control.monitor import Monitor
 from peregrine.control.routers import SupervisedRouter, write_addresses
+from peregrine.core.redeploying import Introduction
 from peregrine.core.rehoming import Rehoming
 from peregrine.core.topology import Topology
 from peregrine.errors import ConfigurationError, PeregrineError, Unreachable
 from peregrine.net.addresses import HERE
-from peregrine.net.protocol import Neighbour
+from peregrine.net.protocol import Detour, Neighbour
 from peregrine.plan.redeploy.detector import Patience
 from peregrine.plan.redeploy.events import SiteSet, TopologyEvent
 from peregrine.types import SiteId
@@ -58,20 +59,27 @@ class Rehousing:
 
     def introduce(self, rehoming: Rehoming) -> None:
         """Before a site is told to change its parent: both have a router and know where the other listens."""
-        routers, site, target = self._deployment.supervised_routers, rehoming.site, rehoming.target
+        routers, site = self._deployment.supervised_routers, rehoming.site
         with self._lock:
             if site not in routers and rehoming.source is None:
                 routers[site] = self._start(site)
                 write_addresses(self._deployment.directory, self._deployment.addresses)
                 if self._deployment.serve is not None:
                     self._deployment.serve(routers)
-        if target is None:
-            return
-        link = self._deployment.driver.new_link(rehoming)
-        for near, far in ((target, site), (site, target)):
-            if near not in routers or far not in routers:
-                raise Unreachable(f"{rehoming}, and one of them has no router", "wait until both are there")
-            routers[near].meet(far, Neighbour.over(link, f"{HERE}:{routers[far].process.port}"))
+        for each in self._deployment.driver.introductions(rehoming):
+            for near, far in ((each.upper, each.lower), (each.lower, each.upper)):
+                if near not in routers or far not in routers:
+                    raise Unreachable(f"{rehoming}, and one of them has no router", "wait until both are there")
+                routers[near].meet(far, Neighbour.over(each.link, self._address(far), self._detour(far, each)))
+
+    def _detour(self, far: SiteId, between: Introduction) -> Detour | None:
+        if between.by is None or between.by[0] not in self._deployment.supervised_routers:
+            return None
+        by, link = between.by
+        return Detour.over(link, by, self._address(by), self._address(far))
+
+    def _address(self, site: SiteId) -> str:
+        return f"{HERE}:{self._deployment.supervised_routers[site].process.port}"
 
     def redeployed(self) -> None:
         """There is another tree now."""

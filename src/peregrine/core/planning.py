@@ -10,7 +10,7 @@ from peregrine.core.keyspace import KeySet
 from peregrine.core.placement import Placement
 from peregrine.core.reconfigure import Plan
 from peregrine.core.rehoming import Rehoming
-from peregrine.core.topology import Topology
+from peregrine.core.topology import Link, Topology
 from peregrine.core.waves import Obstacles, Told
 from peregrine.errors import PlanError
 from peregrine.types import OpId, PlaceId, SiteId, SourceId
@@ -43,6 +43,9 @@ class Planning(Told, Protocol):
         """
 
     def plan(self, obstacles: Obstacles) -> Redeployment | None: ...
+    def detour(self, site: SiteId, above: SiteId) -> tuple[SiteId, Link] | None:
+        """By way of whom a site can reach one above it, if it was told that it has lost its link to it."""
+
     def why_not(self) -> Sequence[tuple[str, PlanError]]:
         """What the last `plan` had to put off."""
 

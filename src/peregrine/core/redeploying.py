@@ -14,6 +14,7 @@ beside what comes next (`core/waves.py`); migrations that are not over go on lik
 
 from dataclasses import dataclass, field
 from enum import StrEnum
+from itertools import pairwise
 
 from peregrine.core.coordinator import Coordinator, CoordinatorEffect, PlanEnded, Status, ToRouter
 from peregrine.core.messages import Attached, Rehomed, Tick
@@ -69,6 +70,16 @@ class Redeployed:
         some keys have not followed theirs.
         """
         return self.outcome is Status.DONE and not self.left_out and not self.late
+
+
+@dataclass(frozen=True, slots=True)
+class Introduction:
+    """Two routers that have to know where the other is, and by way of whom they reach each other if not straight."""
+
+    lower: SiteId
+    upper: SiteId
+    link: Link
+    by: tuple[SiteId, Link] | None  # and what the whole way by that one is like
 
 
 RedeployingEvent = TopologyChanged | Rehomed | PlanEnded | Attached | Tick
@@ -249,10 +260,20 @@ class Redeploying:
         """Has it been begun, and not been carried out?"""
         return any(command.rehoming == rehoming for command in self.rehomer.commands())
 
-    def link(self, rehoming: Rehoming) -> Link:
-        """Between a site and its parent to be, as it was told."""
-        assert rehoming.target is not None
-        return self._planning.link(rehoming.site, rehoming.target)
+    def introductions(self, rehoming: Rehoming) -> list[Introduction]:
+        """The site and its parent to be; and those on its ways who have lost each other meanwhile, because nobody there
+        can go elsewhere before it is over.
+        """
+        site, source, target = rehoming.site, rehoming.source, rehoming.target
+        if target is None:
+            return []
+        planning, topology = self._planning, self._placement.topology
+        found = [Introduction(site, target, planning.link(site, target), planning.detour(site, target))]
+        for near, far in pairwise(topology.path(source, target)) if source is not None else ():
+            lower, upper = (near, far) if topology.parent(near) == far else (far, near)
+            if (by := planning.detour(lower, upper)) is not None:
+                found.append(Introduction(lower, upper, topology.link(lower), by))
+        return found
 
     def hosts(self, site: SiteId) -> tuple[str, ...]:
         """Of a site that joins, as it was told."""

@@ -13,6 +13,8 @@ import threading
 import time
 from collections.abc import Callable
 
+from msgspec.structs import replace
+
 from peregrine.errors import PeregrineError, ProtocolError
 from peregrine.log.record_log import RecordLog
 from peregrine.net.call_time import CallTime
@@ -42,7 +44,7 @@ class LinkThread:
         """`pressed` is told to the neighbour again and again: for links downwards (back-pressure)."""
         self.neighbour = neighbour
         self.session = session
-        self.trouble = "no address is known yet"  # empty: nothing keeps it from delivering
+        self.trouble = "no address is known yet"  # empty: nothing keeps it from delivering straight
         self.acked_seq = -1
         self.read_seq = -1  # the last that is on its way
         self.lost_frames = 0  # by emulation, and sent again
@@ -70,7 +72,9 @@ class LinkThread:
         with self._stir:
             if to == self._to:
                 return
-            self._to, self._changed = to, True
+            # One that delivers need not care how else it could.
+            self._changed |= bool(self.trouble) or replace(to, by=None) != replace(self._to, by=None)
+            self._to = to
         self.wake()
 
     def wake(self) -> None:
@@ -100,26 +104,34 @@ class LinkThread:
 
     def _run(self) -> None:
         back_off_s = BACK_OFF_S[0]
+        detours = False  # straight and by way of somebody else, in turn, where both are known
         while not self._stopping:
             with self._stir:
                 to, self._changed = self._to, False
-            if not to.address:
+            if not to.address and to.by is None:
                 self._say("no address is known")
                 self._wait(IDLE_S)
                 continue
-            client = RouterClient(to.address, self._token, CALL_S, self.neighbour)
+            trouble = ""
+            if to.by is not None and (detours or not to.address):
+                client = RouterClient.by_way_of(to.by, self.neighbour, self._token, CALL_S)
+                trouble = f"only by way of {to.by.site}"  # whoever looks after links must not think that it is well
+                to = replace(to, latency_ms=to.by.latency_ms, bandwidth_mbps=to.by.bandwidth_mbps)
+            else:
+                client = RouterClient(to.address, self._token, CALL_S, self.neighbour)
             before = self.acked_seq
             try:
-                self._deliver(client, to)
+                self._deliver(client, to, trouble)
                 back_off_s = BACK_OFF_S[0]
             except PeregrineError as error:
                 self._say(error.what)
+                detours = not detours
                 back_off_s = BACK_OFF_S[0] if self.acked_seq > before else min(2 * back_off_s, BACK_OFF_S[1])
                 self._pause(back_off_s)
             finally:
                 client.close()
 
-    def _deliver(self, client: RouterClient, to: Neighbour) -> None:
+    def _deliver(self, client: RouterClient, to: Neighbour, trouble: str) -> None:
         """Until it is told to stop or to go elsewhere; raises when the link breaks."""
         line = DelayLine(to, self._chance)
         self._pause(2 * line.latency_s)
@@ -131,7 +143,7 @@ class LinkThread:
                 f"give {self._site} its directory back, or start all sites from empty ones",
             )
         self.acked_seq = has_seq
-        self._say("")
+        self._say(trouble)
         self.read_seq = self.acked_seq
         lost_before = self.lost_frames
         pressure = _Pressure(self._pressed, line.latency_s)

@@ -44,7 +44,8 @@ class Links:
 
     def to(self, neighbour: SiteId) -> Neighbour:
         known = self._addresses.neighbours.get(neighbour, Neighbour(""))
-        return replace(known, address=self._reach(known.address))
+        by = None if known.by is None else replace(known.by, address=self._reach(known.by.address))
+        return replace(known, address=self._reach(known.address), by=by)
 
     def stop(self) -> None:
         for link in self._all().values():

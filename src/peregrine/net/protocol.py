@@ -15,12 +15,13 @@ from peregrine.core import wire
 from peregrine.core.messages import Attached, Reached, Rehomed, Report, Stray
 from peregrine.core.rows import ROW_SCHEMA, Rows
 from peregrine.core.topology import Link
+from peregrine.types import SiteId
 
 News = Report | Rehomed | Reached | Stray | Attached
 
 OFFER, OFFERS, FRAME, NEWS, STATUS = "offer", "offers", "frame", "news", "status"
 ADVANCE, FOLLOW, RELEASE, RESULTS = "advance", "follow", "release", "results"
-NEIGHBOURS, PRESSURE, CHUNKS = "neighbours", "pressure", "chunks"
+NEIGHBOURS, PRESSURE, CHUNKS, RELAY = "neighbours", "pressure", "chunks", "relay"
 TABLE = "table"  # what a ticket names, as an IPC stream: for callers of this machine (net/local_socket.py)
 LOG, DEAD = "log", "dead"
 SITE = "x-peregrine-site"  # header of a call that is meant for the router of one site and no other
@@ -53,6 +54,22 @@ DEAD_SCHEMA = pa.schema(
 _encoder = msgspec.msgpack.Encoder()
 
 
+class Detour(msgspec.Struct, frozen=True, array_like=True):
+    """A router that passes on what is for another (net/relay.py), where that one listens as it knows it, and what the
+    whole way is to feel like.
+    """
+
+    site: SiteId
+    address: str
+    onward: str
+    latency_ms: float = 0.0
+    bandwidth_mbps: float | None = None
+
+    @classmethod
+    def over(cls, link: Link, site: SiteId, address: str, onward: str) -> "Detour":
+        return cls(site, address, onward, link.latency_ms, _limit(link))
+
+
 class Neighbour(msgspec.Struct, frozen=True, array_like=True):
     """Where a neighbouring router listens, and what the link to it is to feel like (None: as it is)."""
 
@@ -60,14 +77,18 @@ class Neighbour(msgspec.Struct, frozen=True, array_like=True):
     latency_ms: float = 0.0
     bandwidth_mbps: float | None = None
     loss: float = 0.0  # the chance that a frame is lost and has to be sent again
+    by: Detour | None = None  # how it is reached if not there
 
     def __post_init__(self) -> None:
         Link(self.latency_ms, math.inf if self.bandwidth_mbps is None else self.bandwidth_mbps, loss=self.loss)
 
     @classmethod
-    def over(cls, link: Link, address: str) -> "Neighbour":
-        limit = link.bandwidth_mbps if math.isfinite(link.bandwidth_mbps) else None
-        return cls(address, link.latency_ms, limit, link.loss)
+    def over(cls, link: Link, address: str, by: Detour | None = None) -> "Neighbour":
+        return cls(address, link.latency_ms, _limit(link), link.loss, by)
+
+
+def _limit(link: Link) -> float | None:
+    return link.bandwidth_mbps if math.isfinite(link.bandwidth_mbps) else None
 
 
 class Ticket(msgspec.Struct, frozen=True, array_like=True):

@@ -32,6 +32,7 @@ from peregrine.net.local_server import LocalServer
 from peregrine.net.protocol import Neighbour, Status, Ticket
 from peregrine.net.push import Push
 from peregrine.net.registrar import Registrar
+from peregrine.net.relay import Relay
 from peregrine.net.settings import RouterSettings, read_token
 from peregrine.net.stepper import Stepper
 from peregrine.net.store import Store
@@ -46,6 +47,7 @@ _raws = msgspec.msgpack.Decoder(list[bytes])
 _advance = msgspec.msgpack.Decoder(tuple[dict[PlaceId, int], float])
 _results = msgspec.msgpack.Decoder(tuple[int, int, float])
 _dead = msgspec.msgpack.Decoder(tuple[str, bytes])
+_relay = msgspec.msgpack.Decoder(tuple[SiteId, str, str, bytes])
 log = logging.getLogger(__name__)
 
 
@@ -60,6 +62,7 @@ class RouterServer(flight.FlightServerBase):  # type: ignore[misc]
         self._push = Push(self.stepper, self.store.hosts, self._groups)
         self._addresses = Addresses(self.store.directory, settings.neighbours)
         self.links = Links(self.stepper, self._addresses, token, settings.reach)
+        self._relay = Relay(token, settings.reach)
         self._chunks = ChunkService(settings, self.stepper, self.links, token)
         self.stepper.start()
         self._chunks.start()
@@ -86,6 +89,7 @@ class RouterServer(flight.FlightServerBase):  # type: ignore[misc]
             self._registrar.stop()
         self._chunks.stop()
         self.links.stop()
+        self._relay.stop()
         self.stepper.stop()
         if self._local is not None:
             self._local.stop()
@@ -126,6 +130,8 @@ class RouterServer(flight.FlightServerBase):  # type: ignore[misc]
                 return protocol.encode(self._advance(*_advance.decode(body)))
             case protocol.FRAME:
                 return protocol.encode(self._take_frame(*_frame.decode(body)))
+            case protocol.RELAY:
+                return self._relay.pass_on(*_relay.decode(body))
             case protocol.RESULTS:
                 return protocol.encode(self._read_results(*_results.decode(body)))
             case protocol.NEWS:
@@ -255,6 +261,7 @@ class RouterServer(flight.FlightServerBase):  # type: ignore[misc]
 _ACTIONS = [
     *(protocol.OFFER, protocol.OFFERS, protocol.ADVANCE, protocol.FRAME, protocol.NEWS, protocol.STATUS),
     *(protocol.NEIGHBOURS, protocol.PRESSURE, protocol.CHUNKS, protocol.FOLLOW, protocol.RELEASE, protocol.RESULTS),
+    protocol.RELAY,
 ]
 
 

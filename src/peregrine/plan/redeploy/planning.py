@@ -8,6 +8,7 @@ from peregrine.core.placement import Placement
 from peregrine.core.topology import Link, Site, Topology
 from peregrine.core.waves import Obstacles
 from peregrine.errors import PlanError
+from peregrine.plan.redeploy.detour import Way, detour
 from peregrine.plan.redeploy.events import SiteMoved, TopologyEvent
 from peregrine.plan.redeploy.planner import Planner, Redeployment
 from peregrine.plan.redeploy.queue import Verdict
@@ -62,6 +63,9 @@ class PlannedChanges:
 
     def link(self, a: SiteId, b: SiteId) -> Link:
         return self.planner.world.links[a][b]
+
+    def detour(self, site: SiteId, above: SiteId) -> Way | None:
+        return detour(self.planner.world, self.planner.queue, site, above)
 
     def deployed(
         self, redeployment: object, carried_out: Topology, late: Collection[SiteId] = ()

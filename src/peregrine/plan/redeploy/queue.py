@@ -4,12 +4,13 @@ What a batch could not deploy comes back and is considered again with the next o
 same subject has come meanwhile. A queue raises an error for what can never be deployed, and is then unchanged.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 
+from peregrine.core.topology import Link
 from peregrine.errors import ConfigurationError
-from peregrine.plan.redeploy.events import Fact, Subject, TopologyEvent, facts_of
+from peregrine.plan.redeploy.events import Fact, Station, Subject, TopologyEvent, facts_of
 from peregrine.types import SiteId
 
 
@@ -85,6 +86,16 @@ class TopologyQueue:
         facts = tuple(sorted(self._waiting.values(), key=lambda fact: fact.place_in_batch))
         self._waiting.clear()
         return Batch(self.next_number(), facts)
+
+    def told(self, subject: Subject) -> Fact | None:
+        """The newest that waits to be deployed, or could not be."""
+        return self._waiting.get(subject)
+
+    def told_of_links(self, site: SiteId) -> Iterator[tuple[SiteId, Link | None]]:
+        """As `told`: the other ends of its links. None: this link is gone."""
+        for subject, fact in self._waiting.items():
+            if len(subject) == 2 and site in subject and not isinstance(fact.value, Station):
+                yield subject[0] if subject[1] == site else subject[1], fact.value
 
     def next_number(self) -> int:
         """Of the next batch, or of a redeployment for which no fact is needed."""
