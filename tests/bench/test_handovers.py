@@ -42,5 +42,6 @@ def test_a_hand_over_without_results_is_no_hand_over_without_jitter() -> None:
 
 def test_the_worst_of_all_hand_overs_counts() -> None:
     other = HandOver((5000, 5500), 5500, 5900, 100)
-    assert worst_share([other, ONE], outputs(380), ROUND_TRIP_MS) == pytest.approx(1)
-    assert worst_share([], outputs(380), ROUND_TRIP_MS) is None
+    found = worst_share([other, ONE], outputs(380), outputs(290), ROUND_TRIP_MS)
+    assert found == pytest.approx((1, 0.5)), "those who stayed were later, too"
+    assert worst_share([], outputs(380), outputs(290), ROUND_TRIP_MS) is None

@@ -34,5 +34,11 @@ class HandOver:
         return self.jitter_ms(outputs) / (round_trip_ms + self.trigger_ms)
 
 
-def worst_share(handovers: Sequence[HandOver], outputs: Outputs, round_trip_ms: float) -> float | None:
-    return max((each.share(outputs, round_trip_ms) for each in handovers), default=None)
+def worst_share(
+    handovers: Sequence[HandOver], mine: Outputs, others: Outputs, round_trip_ms: float
+) -> tuple[float, float] | None:
+    """And that of sources which stayed where they are, at the same time: what is theirs as well is the machine's."""
+    if not handovers:
+        return None
+    worst = max(handovers, key=lambda each: each.share(mine, round_trip_ms))
+    return worst.share(mine, round_trip_ms), worst.share(others, round_trip_ms)

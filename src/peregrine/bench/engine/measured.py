@@ -54,6 +54,7 @@ class Measured:
     dip: float | None = None  # at the switch: the share by which fewer results came, for a while
     dip_before: float | None = None  # while what is to take over was started in the background
     handover: float | None = None  # the worst of all, as a share of a round trip and a trigger interval
+    handover_of_others: float | None = None  # what those felt meanwhile who stayed where they are
     changes: int | None = None  # of the topology, all of them carried out
     deployment_ms: float | None = None  # the mean, from when a change was told until it was carried out
     event_time_ms: float | None = None  # the mean latency of results meanwhile

@@ -74,8 +74,10 @@ def run_cell(cell: Cell) -> Measured:
             proof = proved(deployment, cars, specs, operators, watch, initial)
             (on_links,) = links.state_bytes(deployment, [(begin, end)])
     outputs = watch.outputs({DRIVER})
-    share = worst_share(handovers, outputs, setting.round_trip_ms)
-    more = {"trigger_ms": trigger_ms, "bytes_on_links": on_links, "proof": proof, "handover": share}
+    more: dict[str, Any] = {"trigger_ms": trigger_ms, "bytes_on_links": on_links, "proof": proof}
+    worst = worst_share(handovers, outputs, watch.outputs(but={DRIVER}), setting.round_trip_ms)
+    if worst is not None:
+        more["handover"], more["handover_of_others"] = worst
     return of_results(cell, outputs, calm_ms, requested_ms, ended_ms, until_ms, **more)
 
 

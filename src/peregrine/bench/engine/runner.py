@@ -217,6 +217,7 @@ def _figures(measured: Measured) -> str:
     more = ""
     if measured.handover is not None:
         more = f", worst hand-over {measured.handover:.2f} of a round trip and a trigger interval"
+        more += f" (meanwhile {measured.handover_of_others:.2f} for those who stay)"
     if measured.dip is not None:
         more = f", {measured.dip:.1%} fewer results at the switch"
     # Where nobody has planned a move, no report tells its bytes; links do.
