@@ -199,7 +199,7 @@ def _progress(news: str) -> Progress:
 
 
 def _of_changes(totals: "Totals") -> dict[str, int]:
-    return {name: getattr(totals, name) for name in ("rehomed", "put_off", "late", "amiss")}
+    return {name: getattr(totals, name) for name in ("rehomed", "put_off", "late", "detours", "amiss")}
 
 
 def _print_search(totals: "Totals", options: "Options", elapsed_s: float, stopped: str) -> None:
@@ -214,6 +214,7 @@ def _print_search(totals: "Totals", options: "Options", elapsed_s: float, stoppe
         table.add_row("changes of parents", f"{totals.rehomed:,}")
         table.add_row("changes put off", f"{totals.put_off:,}")
         table.add_row("sites that were late", f"{totals.late:,}")
+        table.add_row("lost links gone round", f"{totals.detours:,}")
         table.add_row("operators left amiss", f"{totals.amiss:,}")
     table.add_row("cancelled", f"{totals.cancelled:,}")
     table.add_row("refused plans", f"{totals.refused:,}")

@@ -11,6 +11,7 @@ from peregrine.plan.redeploy import stages
 from peregrine.plan.redeploy.held import Held
 from peregrine.plan.redeploy.mending import Mending
 from peregrine.sim.checkers import check
+from peregrine.sim.network import Network
 from peregrine.sim.runner import SeedResult, run_seed
 from peregrine.sim.scenario import Options, draw
 from peregrine.sim.simulation import Doubles, Simulation
@@ -56,6 +57,16 @@ def test_keys_below_their_producers_are_put_right(monkeypatch: pytest.MonkeyPatc
     assert straight.amiss > 0, "this seed no longer shows it"
 
 
+@pytest.mark.parametrize("seed", [127, 138, 183])
+def test_a_link_that_is_lost_in_the_middle_is_gone_round(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    (found,) = without_violation(range(seed, seed + 1))
+    assert found.detours == 1
+    assert found.late == 0, "nobody has to wait for the link"
+    monkeypatch.setattr(Network, "go_round", lambda *_: False)
+    (straight,) = without_violation(range(seed, seed + 1))
+    assert straight.late > 0, "this seed no longer shows it"
+
+
 def test_fresh_seeds_have_no_violation() -> None:
     start = fresh("topology changes")
     without_violation(range(start, start + FRESH))
@@ -80,8 +91,11 @@ def test_the_simulator_finds_what_is_rare(seed: int, fault: str) -> None:
 
 @pytest.mark.parametrize("fault", PATCHES)
 def test_the_simulator_finds_a_manager_that_lets(fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Keys that are not above their producers are so for a moment only, if somebody looks after them."""
+    """Keys that are not above their producers are so for a moment only, if somebody looks after them; and it takes a
+    change that waits for a lost link.
+    """
     PATCHES[fault](monkeypatch)
+    monkeypatch.setattr(Network, "go_round", lambda *_: False)
     monkeypatch.setattr(Mending, "look", lambda mending: {})
     assert any(goes_wrong(seed, Doubles(), but=ABOVE) for seed in range(SEEDS))
 

@@ -163,9 +163,11 @@ class Network(Generic[R]):
         self._world = world
         self._bad_frames = bad_frames
         self._links: dict[frozenset[SiteId], Link] = {}
+        self._detours: dict[frozenset[SiteId], tuple[frozenset[SiteId], Link]] = {}  # the link that each begins with
 
     def open(self, near: SiteId, far: SiteId, session: int) -> SimLink:
-        link = self._links.get(frozenset((near, far)))
+        _, detour = self._detours.get(frozenset((near, far)), (None, None))
+        link = self._links.get(frozenset((near, far)), detour)
         opened = SimLink(
             self._world,
             self.routers[near],
@@ -182,13 +184,28 @@ class Network(Generic[R]):
 
     def set(self, a: SiteId, b: SiteId, link: Link) -> None:
         self._links[frozenset((a, b))] = link
-        for each in self._between(a, b):
-            each.becomes(link)
-            each.heal()
+        self._detours.pop(frozenset((a, b)), None)
+        self._repair(a, b, link)
+
+    def go_round(self, a: SiteId, b: SiteId, by: SiteId, link: Link) -> bool:
+        """Two whose link is gone reach each other by way of somebody whom `a` is linked to, as long as it is.
+
+        False: there is nothing to do, or no such link.
+        """
+        pair, first = frozenset((a, b)), frozenset((a, by))
+        if pair in self._links or pair in self._detours or first not in self._links:
+            return False
+        self._detours[pair] = first, link
+        self._repair(a, b, link)
+        return True
 
     def remove(self, a: SiteId, b: SiteId) -> None:
-        self._links.pop(frozenset((a, b)), None)
+        lost = frozenset((a, b))
+        self._links.pop(lost, None)
         self.break_off(a, b)
+        for pair in [pair for pair, (first, _) in self._detours.items() if lost in (pair, first)]:
+            del self._detours[pair]
+            self.break_off(*sorted(pair))
 
     def break_off(self, a: SiteId, b: SiteId) -> None:
         for each in self._between(a, b):
@@ -198,6 +215,11 @@ class Network(Generic[R]):
         if self.is_set(a, b):
             for each in self._between(a, b):
                 each.heal()
+
+    def _repair(self, a: SiteId, b: SiteId, link: Link) -> None:
+        for each in self._between(a, b):
+            each.becomes(link)
+            each.heal()
 
     def _between(self, a: SiteId, b: SiteId) -> Iterator[SimLink]:
         for near, far in ((a, b), (b, a)):

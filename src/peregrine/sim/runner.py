@@ -41,6 +41,7 @@ class SeedResult:
     rehomed: int = 0  # sites that joined, changed their parents or left
     put_off: int = 0  # changes of the topology that could not be deployed when they came
     late: int = 0  # sites that were still on their way to a new parent when the next change began
+    detours: int = 0  # links that were lost while somebody changed parents by way of them, and gone round
     amiss: int = 0  # operators with keys that are not above their producers in the end, and of which that was told
 
 
@@ -67,6 +68,7 @@ class Totals:
     rehomed: int = 0
     put_off: int = 0
     late: int = 0
+    detours: int = 0
     amiss: int = 0
     violating: list[SeedResult] = field(default_factory=list)
 
@@ -81,6 +83,7 @@ class Totals:
         self.rehomed += result.rehomed
         self.put_off += result.put_off
         self.late += result.late
+        self.detours += result.detours
         self.amiss += result.amiss
         if result.violations:
             self.violating.append(result)
@@ -119,6 +122,7 @@ def play(seed: int, options: Options) -> Played:
         rehomed=run.observed.rehomed,
         put_off=run.observed.put_off,
         late=run.observed.late,
+        detours=run.observed.detours,
         amiss=run.observed.amiss,
     )
     return Played(result, run, reference)

@@ -32,6 +32,7 @@ from peregrine.core.migrate import Migration
 from peregrine.core.mobility import Phase
 from peregrine.core.placement import Placement
 from peregrine.core.redeploying import PutOff, Redeployed, TopologyChanged
+from peregrine.core.rehoming import Rehoming
 from peregrine.core.replication import NOTHING_MOVED, StateMoved
 from peregrine.core.router import Router
 from peregrine.core.rows import Clock, Rows, rows_of
@@ -91,6 +92,7 @@ class Observed:
     rehomed: int = 0
     put_off: int = 0
     late: int = 0
+    detours: int = 0
     amiss: int = 0
     crashes: int = 0
     finished: bool = False
@@ -383,6 +385,15 @@ class Simulation:
             self.network.remove(a, b)
             self._lost_links.append((a, b))
 
+    def _go_round(self, rehoming: Rehoming) -> None:
+        """Routers are told of another way before they are told to change their parent, once and again."""
+        redeploying = self.manager.machine.redeploying
+        assert redeploying is not None
+        for each in redeploying.introductions(rehoming):
+            if each.by is not None and self.network.go_round(each.lower, each.upper, *each.by):
+                self.world.tell(f"{each.lower} - {each.upper} by way of {each.by[0]}")
+                self.observed.detours += 1
+
     def _find_links(self) -> None:
         """At the end everything can be reached, if not as a neighbour: what was on its way gets there."""
         self._all_found = True
@@ -455,6 +466,7 @@ class Simulation:
             router, command = self.routers[effect.site], effect.command
             if isinstance(command, Rehome):
                 self.world.tell(f"{command.rehoming}, by {command.rehoming.meets}")
+                self._go_round(command.rehoming)
             if not self._lost():
                 self.world.after(delay, lambda: router.offer(command))
             return
