@@ -148,10 +148,10 @@ class RehomingNet(Net):
             return
         self.running[mid] = m
         self.begin(m)
-        if rng.random() < 0.15:
-            for _ in range(rng.randrange(20)):
-                self.stir_once()
-            self.abort(m)
+
+    def abort_something(self) -> None:
+        if self.running:
+            self.abort(self.rng.choice(list(self.running.values())))
 
     def _in_line(self, producer: SiteId, source: SiteId, target: SiteId) -> bool:
         """As the coordinator wants it (core/validity.py)."""
@@ -178,7 +178,9 @@ class RehomingNet(Net):
 
     def rehome_something(self) -> bool:
         rng, tree = self.rng, self.tree
-        site = rng.choice(tree.sites[1:])
+        moving = [m for m in self.running.values() if rng.random() < 0.5]
+        crossing = [site for m in moving for site in tree.path(SiteId(m.source), SiteId(m.target)) if site != m.gate]
+        site = rng.choice(crossing or tree.sites[1:])
         source = tree.parent(site)
         targets = [each for each in tree.sites if not tree.is_at_or_above(site, each) and each != source]
         if self.open or not targets or source is None:
@@ -225,6 +227,8 @@ def play(seed: int, router: type[Router] = Router, most_steps: int = 100_000) ->
             net.move_some_keys()
         elif choice < 0.20 and left:
             left -= net.rehome_something()
+        elif choice < 0.215:
+            net.abort_something()
         else:
             net.stir_once()
     for _ in range(most_steps):

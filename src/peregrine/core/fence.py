@@ -74,6 +74,11 @@ class Fence:
         review()
         self._open(turn, left.mark, review)
 
+    def taught(self, op: OpId, keys: KeySet) -> None:
+        """What P tells of these is older: it told which keys it had sent down to C when C left."""
+        for turn in self.turns.values():
+            turn.claims = without(turn.claims, ((op, keys),))
+
     def _give_back(self, turn: Turn, op: OpId, claimed: KeySet, left: Claims) -> None:
         """Keys that C claims and P had not sent there: how C came by them is still behind the fence."""
         back = without(((op, claimed),), left)

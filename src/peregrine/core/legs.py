@@ -58,7 +58,7 @@ class Legs:
             self.tell_status(migration)
         elif not leg.aborting:
             leg.aborting = {Role.SOURCE, Role.TARGET}
-            self.assign(migration, self.router.toward(migration.source))
+            self.learn_owner(migration, migration.source)
             for role in (Role.SOURCE, Role.TARGET):
                 self.tell(leg, role, On.ABORT)
 
@@ -304,9 +304,10 @@ class Legs:
         if not leg.missing:
             self.happen(leg, On.RIPE)
 
-    def learn_owner(self, migration: Migration) -> None:
-        """The anchor has switched: K lives at D now, and this router is on the way there."""
-        self.assign(migration, self.router.toward(migration.target))
+    def learn_owner(self, migration: Migration, owner: PlaceId) -> None:
+        """The anchor has switched or given up: K lives there now, and this router is on the way."""
+        self.router.taught(migration.op, migration.keys)
+        self.assign(migration, self.router.toward(owner))
 
     # --- what primitives use ---
 

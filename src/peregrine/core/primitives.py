@@ -24,7 +24,7 @@ def perform(legs: "Legs", leg: Leg, step: do.Step) -> None:
             legs.assign(m, InLeg(m.id, Role.ANCHOR))
         case do.Switch():
             leg.switched = True
-            legs.learn_owner(m)
+            legs.learn_owner(m, m.target)
             legs.book.end(m.id, Role.ANCHOR, "switched")
             router.report(m.id, "switched")
         case do.Mark(event, roles):

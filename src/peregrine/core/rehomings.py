@@ -196,14 +196,14 @@ class Rehomings:
     def _teach(self, item: Item) -> None:
         """A marker on a way that it did not take at first."""
         if isinstance(item, Marker):
-            if item.moves and site_of(item.migration.target) != self._router.site:  # who has the keys knows it
-                self._router.legs.learn_owner(item.migration)
+            if item.owner is not None and site_of(item.owner) != self._router.site:  # who has the keys knows it
+                self._router.legs.learn_owner(item.migration, item.owner)
             self.hear(item)
 
     def _teach_fenced(self, item: Item) -> None:
         """A marker on the new branch that has not passed M. A place that is here or below learns of it from M."""
-        if isinstance(item, Marker) and item.moves and not self._router.ways.has(site_of(item.migration.target)):
-            self._router.legs.learn_owner(item.migration)
+        if isinstance(item, Marker) and item.owner is not None and not self._router.ways.has(site_of(item.owner)):
+            self._router.legs.learn_owner(item.migration, item.owner)
 
     def hear(self, marker: Marker) -> None:
         """The word of a gate to its target passes, or that there is nothing to wait for: who stands in for it opens."""

@@ -280,8 +280,8 @@ class Router:
         if item.dest is not None and self.rehomings.turns_off(item, via, self.ways.has(item.dest)):
             return
         if isinstance(item, Marker):
-            if item.moves:
-                self.legs.learn_owner(item.migration)
+            if item.owner is not None and (item.moves or item.dest != self.site):
+                self.legs.learn_owner(item.migration, item.owner)
             self.rehomings.hear(item)
         if isinstance(item, StateRows) and item.origin is None:
             item = self.legs.fetching.depart(item)
@@ -355,6 +355,10 @@ class Router:
             return InRehoming(number)
         child = self.ways.below.get(site)
         return Up() if child is None else Down(child)
+
+    def taught(self, op: OpId, keys: KeySet) -> None:
+        """A marker tells where these keys live: what a rehoming knows of them is older."""
+        self.rehomings.fence.taught(op, keys)
 
     # --- what legs and routing perform ---
 

@@ -121,6 +121,13 @@ class Marker:
     def dest(self) -> SiteId:
         return self.migration.site(self.role)
 
+    @property
+    def owner(self) -> PlaceId | None:
+        """Where K lives from here on, if the marker tells: at D after a switch, at S for good after an abort."""
+        if self.moves:
+            return self.migration.target
+        return self.migration.source if self.event is On.ABORT and self.role is Role.SOURCE else None
+
 
 @dataclass(frozen=True, slots=True)
 class KeyImage:
