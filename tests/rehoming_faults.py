@@ -16,7 +16,7 @@ from peregrine.core.migrate import Migration
 from peregrine.core.new_branch import NewBranch
 from peregrine.core.old_branch import OldBranch
 from peregrine.core.ports import Ports
-from peregrine.core.rehoming import Left, Message, Word
+from peregrine.core.rehoming import Fenced, Left, Message, Word
 from peregrine.core.rehomings import Rehomings
 from peregrine.core.router import Router
 from peregrine.core.rows import Clock, Item, Rows
@@ -128,7 +128,7 @@ class NothingTaught(Rehomings):
     def _teach(self, item: Item) -> None:
         pass
 
-    def _teach_fenced(self, item: Item) -> None:
+    def _teach_fenced(self, fenced: Fenced) -> None:
         pass
 
 

@@ -69,8 +69,8 @@ class Rehomings:
                 self.old_branch.left(message)
             case Fenced() if here:
                 self.fence.fenced(message, via)
-            case Fenced(item=item):
-                self._teach_fenced(item)
+            case Fenced():
+                self._teach_fenced(message)
                 self._router.up(message)
             case Word(Said.OPENED) if here:
                 self.home.opened(message)
@@ -200,9 +200,18 @@ class Rehomings:
                 self._router.legs.learn_owner(item.migration, item.owner)
             self.hear(item)
 
-    def _teach_fenced(self, item: Item) -> None:
-        """A marker on the new branch that has not passed M. A place that is here or below learns of it from M."""
-        if isinstance(item, Marker) and item.owner is not None and not self._router.ways.has(site_of(item.owner)):
+    def _teach_fenced(self, fenced: Fenced) -> None:
+        """A marker on the new branch that has not passed M. A place that is here or below learns of it from M.
+
+        What C had sent to P (it has a number) was in JOIN's claims, and may be older than what P returns.
+        """
+        item = fenced.item
+        if (
+            fenced.number is None
+            and isinstance(item, Marker)
+            and item.owner is not None
+            and not self._router.ways.has(site_of(item.owner))
+        ):
             self._router.legs.learn_owner(item.migration, item.owner)
 
     def hear(self, marker: Marker) -> None:
