@@ -21,7 +21,7 @@ from peregrine.core.rehomings import Rehomings
 from peregrine.core.router import Router
 from peregrine.core.rows import Clock, Item, Rows
 from peregrine.core.validity import Validity
-from peregrine.types import OpId, SiteId
+from peregrine.types import OpId, PlaceId, SiteId
 
 Patch = Callable[[pytest.MonkeyPatch], None]
 
@@ -132,6 +132,28 @@ class NothingTaught(Rehomings):
         pass
 
 
+class OldNewsTeaches(Rehomings):
+    """What C had sent before it left teaches the new branch, also if something newer has come back since."""
+
+    def _teach_fenced(self, fenced: Fenced) -> None:
+        super()._teach_fenced(replace(fenced, number=None))
+
+
+class LastWordIsOfP(Fence):
+    """What a marker has taught gives way to what P tells, which is older."""
+
+    def taught(self, op: OpId, keys: KeySet) -> None:
+        pass
+
+
+class AbortsTeachNobody(Legs):
+    """Only the anchor knows that keys stay where they are."""
+
+    def learn_owner(self, migration: Migration, owner: PlaceId) -> None:
+        if owner == migration.target or self.router.site == migration.anchor:
+            super().learn_owner(migration, owner)
+
+
 class OldBranchKeepsKeys(Rehomings):
     """The old branch never hears which keys have gone."""
 
@@ -202,6 +224,9 @@ ROUTERS: dict[str, type[Router]] = {
     "the end of the fence does not wait for what is handed back": router_with(rehomings_with(home=Hasty)),
     "claims are believed": router_with(rehomings_with(fence=ClaimsBelieved)),
     "markers that turn back teach nobody": router_with(NothingTaught),
+    "old news teaches": router_with(OldNewsTeaches),
+    "the parent that was left has the last word": router_with(rehomings_with(fence=LastWordIsOfP)),
+    "aborts teach nobody": router_with(legs=AbortsTeachNobody),
     "the old branch keeps the keys": router_with(OldBranchKeepsKeys),
     "keys are not announced": router_with(rehomings_with(home=KeysAreForgotten)),
     "outputs pass a gate whose word is held": router_with(GatesStandOpen),
