@@ -7,7 +7,7 @@ once and in order.
 
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from random import Random
 
@@ -22,6 +22,7 @@ from peregrine.types import MigrationId, PlaceId, SiteId
 
 KEYS = [f"k{i}" for i in range(4)]
 CLOUD = SiteId("s0")
+ORDERED = ("live", "pause", "progressive", "on-demand", "indirect", "static-dynamic", "replica")  # ask nothing of an operator
 
 
 @dataclass
@@ -143,7 +144,10 @@ class RehomingNet(Net):
             later = later.with_parent(rehoming.site, rehoming.target, Link(1.0))
         mid = MigrationId(f"m{len(self.journals[CLOUD])}-{rng.random()}")
         gate = self.tree.lca(SiteId(source), SiteId(target))
-        m = Migration(mid, OP, keys(*mine), source, target, SiteId(target), "live", gate, CLOUD)
+        over_source = Migration(mid, OP, keys(*mine), source, target, SiteId(source), rng.choice(ORDERED), gate, CLOUD)
+        over_target = replace(over_source, anchor=SiteId(target))
+        upwards = gate == target and rng.random() < 0.5
+        m = over_source if upwards and not self._disturbed(over_source, self.tree, later) else over_target
         if self._disturbed(m, later):
             return
         self.running[mid] = m
@@ -159,12 +163,15 @@ class RehomingNet(Net):
         above = tree.is_at_or_above(target, producer) if tree.depth(target) <= tree.depth(producer) else False
         return above and (target in tree.path(producer, source) or source in tree.path(producer, target))
 
-    def _disturbed(self, m: Migration, tree: Topology) -> bool:
+    def _disturbed(self, m: Migration, *trees: Topology) -> bool:
         """As the coordinator sees it."""
         source, target = SiteId(m.source), SiteId(m.target)
         producers = {at for at, theirs in self.sources.values() if any(key in m.keys for key in theirs)}
         return any(
-            target not in tree.path(at, source) and source not in tree.path(at, target) for at in sorted(producers)
+            (target not in tree.path(at, source) and source not in tree.path(at, target))
+            or (m.anchor == source and not tree.is_at_or_above(source, at))
+            for tree in trees
+            for at in sorted(producers)
         )
 
     def _stands_in(self, m: Migration, site: SiteId) -> bool:

@@ -201,18 +201,16 @@ class Rehomings:
             self.hear(item)
 
     def _teach_fenced(self, fenced: Fenced) -> None:
-        """A marker on the new branch that has not passed M. A place that is here or below learns of it from M.
+        """A marker on the new branch that has not passed M.
 
-        What C had sent to P (it has a number) was in JOIN's claims, and may be older than what P returns.
+        Where one of its places is here or below, it comes back from M, behind the rows that went ahead of it. And what
+        C had sent to P (it has a number) was in JOIN's claims, and may be older than what P returns.
         """
-        item = fenced.item
-        if (
-            fenced.number is None
-            and isinstance(item, Marker)
-            and item.owner is not None
-            and not self._router.ways.has(site_of(item.owner))
-        ):
-            self._router.legs.learn_owner(item.migration, item.owner)
+        item, ways = fenced.item, self._router.ways
+        if fenced.number is None and isinstance(item, Marker) and item.owner is not None:
+            m = item.migration
+            if not ways.has(site_of(m.source)) and not ways.has(site_of(m.target)):
+                self._router.legs.learn_owner(m, item.owner)
 
     def hear(self, marker: Marker) -> None:
         """The word of a gate to its target passes, or that there is nothing to wait for: who stands in for it opens."""
