@@ -19,9 +19,9 @@ from peregrine.core.ports import Ports
 from peregrine.core.rehoming import Fenced, Left, Message, Word
 from peregrine.core.rehomings import Rehomings
 from peregrine.core.router import Router
-from peregrine.core.rows import Clock, Item, Rows
+from peregrine.core.rows import Clock, Item, Marker, Rows
 from peregrine.core.validity import Validity
-from peregrine.types import OpId, PlaceId, SiteId
+from peregrine.types import OpId, PlaceId, SiteId, site_of
 
 Patch = Callable[[pytest.MonkeyPatch], None]
 
@@ -139,6 +139,15 @@ class OldNewsTeaches(Rehomings):
         super()._teach_fenced(replace(fenced, number=None))
 
 
+class FencedMarkersTeachAll(Rehomings):
+    """A marker behind the fence teaches also who has one of its places, and rows ahead of it, from above."""
+
+    def _teach_fenced(self, fenced: Fenced) -> None:
+        item = fenced.item
+        if isinstance(item, Marker) and item.owner is not None and not self._router.ways.has(site_of(item.owner)):
+            self._router.legs.learn_owner(item.migration, item.owner)
+
+
 class LastWordIsOfP(Fence):
     """What a marker has taught gives way to what P tells, which is older."""
 
@@ -152,6 +161,13 @@ class AbortsTeachNobody(Legs):
     def learn_owner(self, migration: Migration, owner: PlaceId) -> None:
         if owner == migration.target or self.router.site == migration.anchor:
             super().learn_owner(migration, owner)
+
+
+class RulesTurnRowsBack(Legs):
+    """After an abort rows go back to the source by the rules, FLUSHED by its address."""
+
+    def turns_back(self, item: Rows | Clock) -> bool:
+        return False
 
 
 class OldBranchKeepsKeys(Rehomings):
@@ -225,8 +241,10 @@ ROUTERS: dict[str, type[Router]] = {
     "claims are believed": router_with(rehomings_with(fence=ClaimsBelieved)),
     "markers that turn back teach nobody": router_with(NothingTaught),
     "old news teaches": router_with(OldNewsTeaches),
+    "fenced markers teach all": router_with(FencedMarkersTeachAll),
     "the parent that was left has the last word": router_with(rehomings_with(fence=LastWordIsOfP)),
     "aborts teach nobody": router_with(legs=AbortsTeachNobody),
+    "rules turn rows back": router_with(legs=RulesTurnRowsBack),
     "the old branch keeps the keys": router_with(OldBranchKeepsKeys),
     "keys are not announced": router_with(rehomings_with(home=KeysAreForgotten)),
     "outputs pass a gate whose word is held": router_with(GatesStandOpen),

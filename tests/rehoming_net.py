@@ -22,7 +22,7 @@ from peregrine.types import MigrationId, PlaceId, SiteId
 
 KEYS = [f"k{i}" for i in range(4)]
 CLOUD = SiteId("s0")
-ORDERED = ("live", "pause", "progressive", "on-demand", "indirect", "static-dynamic", "replica")  # ask nothing of an operator
+OTHERS = ("pause", "progressive", "on-demand", "indirect", "static-dynamic", "replica")  # ask nothing of an operator
 
 
 @dataclass
@@ -144,9 +144,10 @@ class RehomingNet(Net):
             later = later.with_parent(rehoming.site, rehoming.target, Link(1.0))
         mid = MigrationId(f"m{len(self.journals[CLOUD])}-{rng.random()}")
         gate = self.tree.lca(SiteId(source), SiteId(target))
-        over_source = Migration(mid, OP, keys(*mine), source, target, SiteId(source), rng.choice(ORDERED), gate, CLOUD)
+        mechanism = "live" if rng.random() < 0.7 else rng.choice(OTHERS)
+        over_source = Migration(mid, OP, keys(*mine), source, target, SiteId(source), mechanism, gate, CLOUD)
         over_target = replace(over_source, anchor=SiteId(target))
-        upwards = gate == target and rng.random() < 0.5
+        upwards = gate == target and rng.random() < 0.2
         m = over_source if upwards and not self._disturbed(over_source, self.tree, later) else over_target
         if self._disturbed(m, later):
             return

@@ -166,6 +166,17 @@ class Legs:
         else:
             raise self.router.protocol_error(f"rows of {item.op} that nobody here expects")
 
+    def turns_back(self, item: Rows | Clock) -> bool:
+        """At the anchor, after an abort: S's router waits for these. They go the way that FLUSHED will go, addressed:
+        rules may lead them another, or hold them up, while S's site changes its parent.
+        """
+        leg = self.book.get(item.detour, Role.ANCHOR) if item.detour is not None else None
+        if leg is None or not leg.aborting:
+            return False
+        source = leg.migration.site(Role.SOURCE)
+        self.router.send(replace(item, dest=source), source)
+        return True
+
     def treat(self, migration: MigrationId, role: Role, item: Rows | Clock) -> None:
         """Rows of K that came by the rules."""
         leg = self.book.get(migration, role)
