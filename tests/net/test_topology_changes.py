@@ -8,6 +8,7 @@ cloud
 
 import os
 import signal
+import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
@@ -122,6 +123,22 @@ def test_hosts_of_a_site_that_runs_cannot_change(tmp_path: Path) -> None:
         assert up.topology.site(REGION1).hosts == ()
         changed = up.change([SiteSet(Station(Site(REGION2, ("a", "b")), slots=1), 1)])
         assert changed.put_off == ()
+
+
+def test_a_link_that_has_changed_feels_so_at_both_ends_also_after_a_restart(tmp_path: Path) -> None:
+    slow = Link(300.0, 100.0)
+    with deployed(tmp_path / "run") as up:
+        changed = up.change([LinkSet(REGION1, CLOUD, slow, 1)])
+        assert (changed.touched, changed.put_off) == ((), ())
+        ends = [(REGION1, CLOUD), (CLOUD, REGION1)]
+        until(lambda: all(up.supervised_routers[near].neighbours[far].feels_like(slow) for near, far in ends))
+        os.kill(up.supervised_routers[REGION1].process.pid, signal.SIGKILL)
+        device = up.device("d", EDGE, feeds=(OP, KEYS))
+        begun_s = time.monotonic()
+        fill(device, NAMES)
+        until(lambda: up.clients[CLOUD].status().results_end == len(NAMES), 30)
+        assert time.monotonic() - begun_s >= slow.latency_ms / 1000, "nothing is faster than its link"
+        assert lines_of(up.clients[CLOUD]) == expected("d", NAMES)
 
 
 @pytest.mark.parametrize("tls", [False, True])

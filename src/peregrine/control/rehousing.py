@@ -17,7 +17,7 @@ from peregrine.control.monitor import Monitor
 from peregrine.control.routers import SupervisedRouter, write_addresses
 from peregrine.core.redeploying import Introduction
 from peregrine.core.rehoming import Rehoming
-from peregrine.core.topology import Topology
+from peregrine.core.topology import Link, Topology
 from peregrine.errors import ConfigurationError, PeregrineError, Unreachable
 from peregrine.net.addresses import HERE
 from peregrine.net.protocol import Detour, Neighbour
@@ -82,12 +82,35 @@ class Rehousing:
         return f"{HERE}:{self._deployment.supervised_routers[site].process.port}"
 
     def redeployed(self) -> None:
-        """There is another tree now."""
+        """There is another tree now, or a link is otherwise."""
         for follow in self._followers:
             follow(self._deployment.topology)
+        for site, parent, link in self._links_told_otherwise():
+            args = (site, parent, link)
+            threading.Thread(target=self._tell_link, args=args, name=f"link-{site}", daemon=True).start()
         gone = self._deployment.supervised_routers.keys() - set(self._deployment.driver.sites())
         for site in gone:
             threading.Thread(target=self._retire, args=(site,), name=f"farewell-{site}", daemon=True).start()
+
+    def _links_told_otherwise(self) -> list[tuple[SiteId, SiteId, Link]]:
+        """Links that stay where they are, and feel as they did: introductions are of those that are new."""
+        topology, routers = self._deployment.topology, self._deployment.supervised_routers
+        found = []
+        for site in topology.sites[1:]:
+            parent, link = topology.parent(site), topology.link(site)
+            told = routers[site].neighbours.get(parent) if parent is not None and site in routers else None
+            if parent in routers and told is not None and not told.feels_like(link):
+                found.append((site, parent, link))
+        return found
+
+    def _tell_link(self, site: SiteId, parent: SiteId, link: Link) -> None:
+        routers = self._deployment.supervised_routers
+        for near, far in ((site, parent), (parent, site)):
+            try:
+                told = routers[near].neighbours[far]
+                routers[near].meet(far, Neighbour.over(link, told.address, told.by))
+            except (PeregrineError, KeyError) as error:  # it is told when it starts again; or it has left
+                log.warning("site=%s neighbour=%s has not heard what their link is like now: %s", near, far, error)
 
     def _retire(self, site: SiteId) -> None:
         """Its router ends when it has told its last neighbour all that it had to."""

@@ -35,6 +35,11 @@ class SupervisedRouter:
         _wait_until_free(Path(settings.directory))
         self.process = self._start(settings)
 
+    @property
+    def neighbours(self) -> Mapping[SiteId, Neighbour]:
+        """As it has been told, or is told when it starts again."""
+        return self.process.settings.neighbours
+
     def join(self, neighbours: Mapping[SiteId, Neighbour]) -> None:
         """Tell it where its neighbours are, also for the time after a restart."""
         self.process.settings = replace(self.process.settings, neighbours=dict(neighbours))
@@ -44,7 +49,7 @@ class SupervisedRouter:
     def meet(self, neighbour: SiteId, to: Neighbour) -> None:
         """It is to be a neighbour."""
         with self._meeting:  # several may come at the same time
-            self.join({**self.process.settings.neighbours, neighbour: to})
+            self.join({**self.neighbours, neighbour: to})
 
     def failure(self) -> str | None:
         return None if self._stopped or self.process.alive else "the process has ended"

@@ -86,6 +86,9 @@ class Neighbour(msgspec.Struct, frozen=True, array_like=True):
     def over(cls, link: Link, address: str, by: Detour | None = None) -> "Neighbour":
         return cls(address, link.latency_ms, _limit(link), link.loss, by)
 
+    def feels_like(self, link: Link) -> bool:
+        return self == Neighbour.over(link, self.address, self.by)
+
 
 def _limit(link: Link) -> float | None:
     return link.bandwidth_mbps if math.isfinite(link.bandwidth_mbps) else None
