@@ -166,7 +166,7 @@ class AbortsTeachNobody(Legs):
 class RulesTurnRowsBack(Legs):
     """After an abort rows go back to the source by the rules, FLUSHED by its address."""
 
-    def turns_back(self, item: Rows | Clock) -> bool:
+    def returns_to_source(self, item: Rows | Clock) -> bool:
         return False
 
 

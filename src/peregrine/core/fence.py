@@ -23,10 +23,11 @@ class Turn:
     rehoming: Rehoming
     child: SiteId
     sites: frozenset[SiteId]
-    claims: Claims  # until P has told which of these keys it had sent down to C
+    claims: Claims  # until P has told which of these keys it had sent down to C, or a marker where they live
     old_child: SiteId
     fenced: list[tuple[Fenced, SiteId | None]] = field(default_factory=list)
     held: list[Came] = field(default_factory=list)
+    told: Claims = ()  # by markers, since C left
     left: int | None = None  # the last item that P has of C
 
 
@@ -69,6 +70,7 @@ class Fence:
     def left(self, left: Left, review: Callable[[], None]) -> None:
         """`review` lets rows go that are held, here or elsewhere, for keys of which something else is known now."""
         turn = self.turns[left.rehoming.number]
+        self._follow(turn, left.keys)
         for op, claimed in turn.claims:
             self._give_back(turn, op, claimed, left.keys)
         review()
@@ -78,6 +80,15 @@ class Fence:
         """What P tells of these is older: it told which keys it had sent down to C when C left."""
         for turn in self.turns.values():
             turn.claims = without(turn.claims, ((op, keys),))
+            turn.told += ((op, keys),)
+
+    def _follow(self, turn: Turn, left: Claims) -> None:
+        """Keys that P had sent down to C go by where C is now, also those that C does not claim: their anchor is there,
+        and their place has moved away from below it.
+        """
+        if turn.rehoming.source != self._router.site:
+            followers = without(left, turn.told)
+            take_keys(self._router.table, followers, Down(turn.old_child), InRehoming(turn.rehoming.number))
 
     def _give_back(self, turn: Turn, op: OpId, claimed: KeySet, left: Claims) -> None:
         """Keys that C claims and P had not sent there: how C came by them is still behind the fence."""

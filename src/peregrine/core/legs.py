@@ -166,7 +166,7 @@ class Legs:
         else:
             raise self.router.protocol_error(f"rows of {item.op} that nobody here expects")
 
-    def turns_back(self, item: Rows | Clock) -> bool:
+    def returns_to_source(self, item: Rows | Clock) -> bool:
         """At the anchor, after an abort: S's router waits for these. They go the way that FLUSHED will go, addressed:
         rules may lead them another, or hold them up, while S's site changes its parent.
         """

@@ -305,7 +305,7 @@ class Router:
             return
         if item.gate is not None and (self.rehomings.closes(item, via) or self.legs.at_gate(item)):
             return
-        if item.detour is not None and self.legs.turns_back(item):
+        if item.detour is not None and self.legs.returns_to_source(item):
             return
         if item.op not in self.config.operators:
             self.dead_letter(f"no operator {item.op!r} is deployed", item)

@@ -1,7 +1,8 @@
 """Taking back a migration that has not switched: S never noticed, and D forgets.
 
 The order of K goes back from the anchor to S's router. Rows that S's router had sent to the anchor are then still on
-their way round, so newer ones wait until a FLUSH has gone the same way: it returns behind the last of them.
+their way round, so newer ones wait until a FLUSH has gone the same way: it returns behind the last of them. The rows
+return addressed, as FLUSHED does (`Legs.returns_to_source`): rules may change on the way.
 """
 
 from typing import TYPE_CHECKING
