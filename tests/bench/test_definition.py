@@ -3,6 +3,7 @@ from pathlib import Path
 import pytest
 from made_cells import TEXT, definition
 
+from peregrine.bench.engine.analysis import REFERENCES
 from peregrine.bench.engine.applications import APPLICATIONS
 from peregrine.bench.engine.definition import BY_STRATEGY, SIZES, Cell, cells, load, load_all, variants_of
 from peregrine.core.mechanisms import MECHANISMS
@@ -26,6 +27,27 @@ def test_every_experiment_says_what_it_shows_and_what_the_paper_has(name: str) -
     assert found.figure.startswith(
         ("Falcon, ", "Spacker, ", "Shepherd, ", "Survey, ", "ISQD, ", "Peregrine's own: ", "no paper: ")
     )
+
+
+@pytest.mark.parametrize("name", [name for name in ALL if name.startswith(("isqd", "shepherd"))])
+def test_what_differs_from_the_paper_is_said_and_its_figures_stand_beside_ours(name: str) -> None:
+    assert ALL[name].missing
+    assert ALL[name].points or name == "shepherd-10", "its text has no dollars"
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_what_the_paper_says_has_a_place_in_a_picture(name: str) -> None:
+    found = ALL[name]
+    there = [each for size in SIZES for each in cells(found, size)]
+    xs = {None, *(each.x for each in there), *(each.x_label for each in there), *found.extrapolate}
+    for point in found.points:
+        assert point.measure in found.measures and point.x in xs, point
+
+
+@pytest.mark.parametrize("name", [name for name in ALL if ALL[name].kind not in ("mechanisms", "peers")])
+def test_where_there_is_something_to_compare_one_variant_is_the_reference(name: str) -> None:
+    names = [each.name for each in variants_of(ALL[name])]
+    assert len(names) == 1 or set(names) & set(REFERENCES)
 
 
 def test_the_quick_size_is_part_of_what_is_shown_of_the_papers() -> None:
@@ -72,8 +94,10 @@ def test_a_case_sets_several_things_at_once(tmp_path: Path) -> None:
 def test_the_digest_changes_with_what_a_cell_does_and_with_nothing_else(tmp_path: Path) -> None:
     one = cells(definition(tmp_path), "quick")
     retitled = cells(definition(tmp_path, TEXT.replace("live is flat", "who knows")), "quick")
+    other = TEXT.replace("low = 10000", "low = 9").replace("title =", 'missing = "much"\ntitle =')
+    quoted = cells(definition(tmp_path, other), "quick")
     slower = cells(definition(tmp_path, TEXT.replace("[sweep]", "[base]\nrows_per_s = 100\n[sweep]")), "quick")
-    assert [cell.digest for cell in one] == [cell.digest for cell in retitled]
+    assert [cell.digest for cell in one] == [cell.digest for cell in retitled] == [cell.digest for cell in quoted]
     assert not {cell.digest for cell in one} & {cell.digest for cell in slower}
 
 

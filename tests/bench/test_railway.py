@@ -1,7 +1,10 @@
 """Trains that change stations: which changes count as carried out, and when."""
 
+import msgspec
+
+from peregrine.bench.engine.analysis import carried_out
 from peregrine.bench.engine.definition import Setting
-from peregrine.bench.engine.railway import Counting, Railway
+from peregrine.bench.engine.railway import Counting, Railway, applications, initial_places
 from peregrine.core.rows import UNCHAINED, Row
 from peregrine.types import OpId, SiteId, SourceId
 
@@ -36,3 +39,28 @@ def test_reports_are_counted_and_summed_for_each_train() -> None:
         value, outs = count.on_row("train1", value, row, {})
     assert value == [2, 7]
     assert [(out.op, out.key, out.seq) for out in outs] == [("app0/results", "train1", 1)]
+
+
+def test_the_share_of_changes_that_were_carried_out_is_of_all_that_were_told() -> None:
+    setting = Setting(trains=4, edges=4, changes_s=120, change_every_s=0.1, at_once=2)
+    said = msgspec.json.encode(setting).decode()
+    told = int(setting.changes_s / setting.change_every_s) + 1  # `Trains.changing` tells the first at once
+    assert carried_out(2 * told, said) == 1
+    assert carried_out(told, said) == 0.5
+    assert carried_out(None, said) is None
+
+
+def test_filters_are_at_the_stations_and_pass_on_three_reports_of_four() -> None:
+    railway = Railway(Setting(trains=2, edges=2, apps=1, filters=True))
+    specs, operators = applications(railway)
+    (wanted,), (count,) = railway.fed, railway.apps
+    assert specs[wanted].stateless and specs[wanted].feeds == (count,)
+    stations = {railway.ring.topology().parent(train) for train in railway.trains}
+    assert {(op, site) for op, _, site in initial_places(railway)} == {(wanted, site) for site in stations}
+    passed = []
+    for seq in range(8):
+        row = Row("no1", SourceId("train1"), seq, UNCHAINED, 0, 0, seq.to_bytes(2, "big"))
+        value, outs = operators[wanted].on_row("no1", None, row, {})
+        assert value is None
+        passed += [(out.op, out.seq) for out in outs]
+    assert passed == [(count, seq) for seq in (1, 2, 3, 5, 6, 7)]

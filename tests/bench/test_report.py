@@ -36,7 +36,14 @@ def analysed() -> Analysed:
     ]
     cells[1]["lost"] = 4
     named = {"experiment": "made", "variant": "restart", "x": 20.0, "x_label": "20"}
-    ratio = {**named, "disruption_ms": 812.0, "jitter_ms": 140.0, "freeze_ms": None, "duration_ms": None}
+    ratio = {
+        **named,
+        "reference": "live",
+        "disruption_ms": 812.0,
+        "jitter_ms": 140.0,
+        "freeze_ms": None,
+        "duration_ms": None,
+    }
     curves = [{**named, "at_ms": at, "results": 1, "median_ms": 90.0, "slowest_ms": 99.0} for at in (-100.0, 0.0)]
     phases = [{**named, "phase": "begin", "ms": 33.0}]
     machines = [{"machine": json.dumps(MACHINE), "cells": 3}]
@@ -67,6 +74,11 @@ def test_the_report_has_the_figures_the_papers_words_and_the_machine(page: str) 
     assert "What &lt;happens&gt; &amp; why." in page
     assert page.count("<svg") == 2
     assert page.index("What must hold") < page.index("made: Round trip")
+
+
+def test_ratios_say_over_what_they_are_and_near_one_they_have_more_digits(page: str) -> None:
+    assert "times as much peak latency jitter as live" in page
+    assert [report._times(value) for value in (1.031, 9.0, 140.0, 0.0, None)] == ["1.03x", "9.00x", "140x", "0x", ""]
 
 
 def test_the_report_needs_nothing_else(page: str, folder: Path) -> None:

@@ -4,7 +4,9 @@ from pathlib import Path
 import pyarrow.parquet as pq
 from made_cells import HOLDS, MACHINE, TEXT, definition, measured
 
-from peregrine.bench.engine import runner
+from peregrine.bench.engine import check, report, runner
+from peregrine.bench.engine.analysis import analyse
+from peregrine.bench.engine.check import Rule, Verdict
 from peregrine.bench.engine.definition import cells
 from peregrine.bench.engine.measured import Measured
 from peregrine.bench.engine.store import SUMMARY, Store
@@ -53,6 +55,45 @@ def test_a_cell_that_does_not_apply_is_kept_without_figures(tmp_path: Path) -> N
     (row,) = pq.read_table(store.files("summary")[0]).to_pylist()
     assert (row["jitter_ms"], row["lost"], row["trouble"]) == (None, None, "does not apply: why")
     assert pq.read_table(store.files("samples")[0]).num_rows == 0
+
+
+def test_a_cell_that_failed_is_known_with_its_reason_until_it_passes(tmp_path: Path) -> None:
+    cell = cells(definition(tmp_path), "quick")[0]
+    store = Store(tmp_path / "out", "quick")
+    store.keep(Measured(cell, trouble="no Java", failed=True), MACHINE)
+    (failure,) = store.failures()
+    assert (failure.experiment, failure.variant, failure.x_label, failure.why) == ("made", "live", "20", "no Java")
+    assert not store.has(cell) and store.files("summary") == []
+    store.keep(measured(cell), MACHINE)
+    assert store.has(cell) and store.failures() == []
+    store.keep(Measured(cell, trouble="no Java", failed=True), MACHINE)
+    assert not store.has(cell), "it runs again"
+    assert store.files("summary"), "what it found before stays"
+    store.prune("made", [])
+    assert store.failures() == store.files("summary") == []
+
+
+def test_where_all_cells_failed_that_is_what_there_is_to_say(tmp_path: Path) -> None:
+    made = definition(tmp_path)
+    store = Store(tmp_path / "out", "quick")
+    store.keep(Measured(cells(made, "quick")[0], trouble="no Java", failed=True), MACHINE)
+    found = analyse(store, spark=None)
+    (row,) = found.cells
+    assert (row["variant"], row["x"], row["size"], row["runs"], row["failed"]) == ("live", 20.0, "quick", 0, "no Java")
+    rules = [Rule(name="proof", kind="proof"), Rule(name="size", kind="proof", size="full")]
+    proof, other = check.check(rules, found.cells)
+    assert (proof.verdict, proof.told) == (Verdict.FAIL, "made: live, 20: no Java")
+    assert other.verdict is Verdict.NOT_RUN
+    page = report.write(tmp_path / "report", "quick", {"made": made}, found, [proof]).read_text()
+    assert "Failed: live, 20: no Java" in page
+
+
+def test_violations_of_a_proof_are_kept(tmp_path: Path) -> None:
+    store = Store(tmp_path / "out", "quick")
+    bad = replace(HOLDS, violations=("a key in two places",))
+    store.keep(measured(cells(definition(tmp_path), "quick")[0], proof=bad), MACHINE)
+    (row,) = pq.read_table(store.files("summary")[0]).to_pylist()
+    assert row["violations"] == 1
 
 
 def test_only_what_is_missing_is_run_and_what_fails_is_run_again(tmp_path: Path) -> None:

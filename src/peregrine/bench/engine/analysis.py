@@ -1,11 +1,12 @@
 """What the cells found, put together by Spark SQL: medians of repetitions (or the worst), ratios, phases, latencies."""
 
-from collections.abc import Mapping
+import json
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from peregrine.bench.engine.definition import MEASURES
-from peregrine.bench.engine.store import SAMPLES, SUMMARY, Store
+from peregrine.bench.engine.store import SAMPLES, SUMMARY, Failure, Store
 
 Row = Mapping[str, Any]
 
@@ -26,19 +27,37 @@ CELLS = f"""
            median(steady_mean_ms) AS steady_mean_ms, median(steady_p99_ms) AS steady_p99_ms,
            sum(rows_out) AS rows_out, sum(lost) AS lost, sum(repeated) AS repeated,
            sum(out_of_order) AS out_of_order, sum(states_that_differ) AS states_that_differ,
-           max(trouble) AS trouble
+           sum(violations) AS violations, max(trouble) AS trouble, any_value(size) AS size,
+           min(changes) AS changes, any_value(setting) AS setting, collect_set(machine) AS machines
     FROM summary GROUP BY experiment, variant, mechanism, x ORDER BY experiment, x, variant
 """
-# Of one that was not disrupted at all, a millisecond, which is what clocks can tell. Over nothing there is no ratio.
-RATIOS = """
-    SELECT one.experiment, one.variant, one.x, one.x_label,
-           one.disruption_ms / greatest(live.disruption_ms, 1) AS disruption_ms,
-           one.felt_jitter_ms / nullif(live.felt_jitter_ms, 0) AS jitter_ms,
-           one.freeze_ms / nullif(live.freeze_ms, 0) AS freeze_ms,
-           one.duration_ms / nullif(live.duration_ms, 0) AS duration_ms,
-           one.bytes_on_links / nullif(live.bytes_on_links, 0) AS bytes_on_links
-    FROM cells one JOIN cells live ON one.experiment = live.experiment AND one.x = live.x AND live.variant = 'live'
-    WHERE one.variant <> 'live' AND one.runs > 0 AND live.runs > 0
+# What the others are held against: the first of these that an experiment has.
+REFERENCES = ("live", "streamed", "incremental", "drive", "warm", "adaptive")
+_NONE_AT_ALL = ("disruption_ms", "downtime_ms", "recovery_ms")
+
+
+def _times(measure: str) -> str:
+    """Of one that was not disrupted at all, a millisecond, which is what clocks can tell. Else over nothing there is no
+    ratio.
+    """
+    if measure in _NONE_AT_ALL:
+        return f"one.{measure} / greatest(other.{measure}, 1) AS {measure}"
+    column = f"felt_{measure}" if measure.startswith("jitter") else measure
+    return f"one.{column} / nullif(other.{column}, 0) AS {measure}"
+
+
+RATIOS = f"""
+    WITH known AS (
+        SELECT *, CASE variant {" ".join(f"WHEN '{name}' THEN {nth}" for nth, name in enumerate(REFERENCES))} END AS nth
+        FROM cells
+    ),
+    chosen AS (SELECT experiment, min(nth) AS nth FROM known GROUP BY experiment)
+    SELECT one.experiment, one.variant, one.x, one.x_label, other.variant AS reference,
+           {", ".join(map(_times, MEASURES))}
+    FROM chosen
+    JOIN known other ON other.experiment = chosen.experiment AND other.nth = chosen.nth
+    JOIN known one ON one.experiment = other.experiment AND one.x = other.x AND one.variant <> other.variant
+    WHERE one.runs > 0 AND other.runs > 0
     ORDER BY experiment, x, variant
 """
 PHASES = """
@@ -57,7 +76,7 @@ MACHINES = "SELECT machine, count(*) AS cells FROM summary GROUP BY machine ORDE
 @dataclass(frozen=True)
 class Analysed:
     cells: list[Row]  # one of each value of the sweep and variant
-    ratios: list[Row]  # how many times as much as `live`
+    ratios: list[Row]  # how many times as much as the reference
     phases: list[Row]
     curves: list[Row]
     machines: list[Row]
@@ -65,10 +84,38 @@ class Analysed:
 
 def analyse(store: Store, spark: Any) -> Analysed:
     store.check_there_is_something()
+    if not store.files("summary"):
+        return Analysed(_with_failures([], store.failures()), [], [], [], [])
     for kind, schema in (("summary", SUMMARY), ("samples", SAMPLES)):
         table = spark.read.option("mergeSchema", True).parquet(*map(str, store.files(kind)))
         absent = [f"CAST(NULL AS DOUBLE) AS {name}" for name in schema.names if name not in table.columns]
         table.selectExpr("*", *absent).createOrReplaceTempView(kind)  # older files lack what newer ones have
     spark.sql(CELLS).createOrReplaceTempView("cells")
-    found = [spark.sql(query).toArrow().to_pylist() for query in (CELLS, RATIOS, PHASES, CURVES, MACHINES)]
-    return Analysed(*found)
+    cells, *more = (spark.sql(query).toArrow().to_pylist() for query in (CELLS, RATIOS, PHASES, CURVES, MACHINES))
+    cells = [{**cell, "carried_out": carried_out(cell["changes"], cell["setting"])} for cell in cells]
+    return Analysed(_with_failures(cells, store.failures()), *more)
+
+
+def carried_out(changes: float | None, setting: str) -> float | None:
+    """Which share of the changes that were told while trains went on."""
+    if changes is None:
+        return None
+    said = json.loads(setting)
+    seconds, every_s = said["changes_s"], said["change_every_s"]
+    told = sum(nth * every_s <= seconds for nth in range(int(seconds / every_s) + 2))  # as engine/railway.py tells them
+    return float(changes / (told * said["at_once"]))
+
+
+def _with_failures(cells: Sequence[Row], failures: Sequence[Failure]) -> list[Row]:
+    """`failed` says why, beside what other repetitions found or without any figure."""
+    why = {(each.experiment, each.variant, each.x): each for each in failures}
+    found = []
+    for cell in cells:
+        each = why.pop((cell["experiment"], cell["variant"], cell["x"]), None)
+        found.append(cell if each is None else {**cell, "failed": each.why})
+    return found + [_without_figures(each) for each in why.values()]
+
+
+def _without_figures(failure: Failure) -> Row:
+    named = {name: getattr(failure, name) for name in failure.__struct_fields__ if name != "why"}
+    return {**dict.fromkeys(MEASURES), **named, "runs": 0, "trouble": "", "failed": failure.why}

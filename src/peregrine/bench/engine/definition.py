@@ -42,6 +42,11 @@ MEASURES = {
     "available_ms": "until the state is available (ms)",
     "bytes_moved": "bytes moved by the plan",
     "bytes_on_links": "bytes of state on links, calm included",
+    "row_bytes_on_links": "bytes of rows on links while a source drives",
+    "row_bytes_in_calm": "bytes of as many rows on links in the calm",
+    "row_bytes_up": "bytes of rows on their way up to a key",
+    "row_bytes_down": "bytes of rows on their way down to a key, copies included",
+    "given_up": "second legs given up",
     "trigger_ms": "time of a batch before the plan (ms)",
     "max_rows_per_s": "rows/s at saturation",
     "dip": "dip of the throughput at the switch (share)",
@@ -55,7 +60,7 @@ MEASURES = {
     "per_month": "cost of a month ($)",
 }
 BY_STRATEGY = "by-strategy"
-DRIVES = ("drive", "pass", "ping-pong")
+DRIVES = ("drive", "pass", "ping-pong", "ping-pong-late")
 BEGINNINGS = ("warm", "cold")
 RENTS = ("cloud", "edge", "adaptive")
 DEPLOYMENTS = ("incremental", "holistic concurrent", "holistic serial")
@@ -104,6 +109,7 @@ class Setting(_Struct, frozen=True):
     apps: Count = 1  # of a railway
     shape: Shape = "star"  # of a railway
     stateful: bool = False  # what an application knows of a train is at the edge above it, and follows
+    filters: bool = False  # the same of an operator without state, which picks what the application wants of a train
     at_once: Count = 1  # so many trains go on
     changes_s: Positive = 10  # for so long,
     change_every_s: Positive = 1  # so often

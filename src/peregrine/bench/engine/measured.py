@@ -27,6 +27,17 @@ class Felt:
     recovery_ms: float  # from the first to the last of these
 
 
+@dataclass(frozen=True, slots=True)
+class Roamed:
+    """What a source that drives put on links beside state, and what was begun in vain."""
+
+    row_bytes_on_links: int  # from the first hand-over until all has settled
+    row_bytes_in_calm: int  # of as many rows when nothing moves: only results are on links
+    row_bytes_up: int  # of those while it drives, rows of the source on their way up to where its key is,
+    row_bytes_down: int  # and from there down: the detour to the old edge, and copies while the key moves
+    given_up: int  # second legs
+
+
 def pause_ms(cost: measure.Cost) -> float:
     """What `plan.predict` means by it, as results show it: how much later the slowest came than a slow one usually."""
     return max(cost.peak_jitter_ms - (cost.calm.p99_ms - cost.calm.mean_ms), 0.0)
@@ -59,6 +70,7 @@ class Measured:
     deployment_ms: float | None = None  # the mean, from when a change was told until it was carried out
     event_time_ms: float | None = None  # the mean latency of results meanwhile
     felt: Felt | None = None
+    roamed: Roamed | None = None
     per_month: float | None = None  # dollars
 
 

@@ -1,12 +1,16 @@
-"""Cells in which trains go from station to station while all applications run (ISQD 7, figures 1, 7 to 10).
+"""Cells in which trains go from station to station while all applications run (ISQD 7, figures 1, 7 to 10, and 7.2.3).
 
 Cloud, stations below it, trains below stations. Each train is a site with a source; each application counts what each
 train reports, in the cloud (only the tree changes) or at the station above the train (its state comes after it). Every
-so often a train leaves its station for the next one on the ring.
+so often a train leaves its station for the next one on the ring. With `filters` an operator without state, at the
+station, picks what the application wants of the train, ahead of the count in the cloud; it goes on with the train.
 
 `incremental` carries out what has changed, and all else goes on. The baselines deploy everything anew for each batch of
 changes: the host query is stopped and started again, once for all applications (`holistic concurrent`) or once for each
 (`holistic serial`), then the tree changes; rows wait meanwhile.
+
+A change is deployed when its train is where it was told to be. What is found is the mean of one change; ISQD adds up
+those of a run. A cell in which not every change is carried out fails.
 """
 
 import threading
@@ -62,6 +66,24 @@ class Counting:
         return []
 
 
+@dataclass(frozen=True)
+class Wanted:
+    """Three reports of four go on, as they are."""
+
+    count: OpId
+
+    def on_row(self, key: str, value: Any, row: Row, marks: Marks) -> tuple[Any, list[Out]]:
+        if int.from_bytes(row.payload, "big") % 4 == 0:
+            return None, []
+        return None, [Out(self.count, key, SourceId(f"{row.source}>{key}"), row.seq, row.time_ms, row.payload)]
+
+    def on_clock(self, key: str, value: Any, marks: Marks, now_ms: int | None) -> tuple[Any, list[Out]]:
+        return None, []
+
+    def open_ends(self, value: Any) -> list[int]:
+        return []
+
+
 class Railway:
     """What was sent, which changes were told, and when each was carried out."""
 
@@ -70,8 +92,9 @@ class Railway:
         self.ring = RingLine(setting.trains, setting.edges, uplink, shape=setting.shape)
         self.trains = [SiteId(f"train{nth}") for nth in range(setting.trains)]
         self.apps = [OpId(f"app{nth}/count") for nth in range(setting.apps)]
+        self.fed = [OpId(f"app{nth}/wanted") for nth in range(setting.apps)] if setting.filters else self.apps
         self.latencies_ms: list[float] = []  # from when a change was told until it was carried out
-        self.sent: dict[OpId, list[Row]] = {app: [] for app in self.apps}
+        self.sent: dict[OpId, list[Row]] = {op: [] for op in self.fed}
         self._reports = 0
         self._changes = self.ring.changes(max(int(setting.change_every_s * 1000), 1), at_once=setting.at_once)
         self._told: dict[SiteId, deque[tuple[SiteId, float]]] = {train: deque() for train in self.trains}
@@ -81,12 +104,12 @@ class Railway:
         """The next report of a train, to all applications; returns how many rows that are."""
         train = self.trains[self._reports % len(self.trains)]
         payload = (self._reports % 251).to_bytes(2, "big")
-        for app in self.apps:
-            devices[train].send(app, key_of(train), payload)
-            self.sent[app].append(Row(key_of(train), SourceId(train), self._seq[train], UNCHAINED, 0, 0, payload))
+        for op in self.fed:
+            devices[train].send(op, key_of(train), payload)
+            self.sent[op].append(Row(key_of(train), SourceId(train), self._seq[train], UNCHAINED, 0, 0, payload))
             self._seq[train] += 1
         self._reports += 1
-        return len(self.apps)
+        return len(self.fed)
 
     def carries_nothing(self, train: SiteId) -> SiteSet:
         """Nobody runs on a train: planning is not to look there for a place."""
@@ -118,8 +141,8 @@ def key_of(train: SiteId) -> str:
 def run_cell(cell: Cell) -> Measured:
     setting = cell.setting
     railway = Railway(setting)
-    specs, operators = _applications(railway)
-    initial = _initial(railway) if setting.stateful else ()
+    specs, operators = applications(railway)
+    initial = initial_places(railway) if setting.stateful or setting.filters else ()
     watch = Watch({})
 
     def on_news(news: Told) -> None:
@@ -162,26 +185,27 @@ def run_cell(cell: Cell) -> Measured:
     return of_results(cell, outputs, calm_ms, requested_ms, ended_ms, until_ms, **more)
 
 
-def _applications(railway: Railway) -> tuple[dict[OpId, OpSpec], dict[OpId, Operator]]:
+def applications(railway: Railway) -> tuple[dict[OpId, OpSpec], dict[OpId, Operator]]:
     specs: dict[OpId, OpSpec] = {}
     operators: dict[OpId, Operator] = {}
-    for app in railway.apps:
+    for fed, app in zip(railway.fed, railway.apps, strict=True):
         results = OpId(app.replace("/count", "/results"))
         specs[app] = OpSpec(app, GROUPS, feeds=(results,))
         specs[results] = OpSpec(results, GROUPS, sink=True)
         operators[app] = Counting(results)
+        if fed != app:
+            specs[fed] = OpSpec(fed, GROUPS, stateless=True, feeds=(app,))
+            operators[fed] = Wanted(app)
     return specs, operators
 
 
-def _initial(railway: Railway) -> list[tuple[OpId, KeySet, PlaceId]]:
-    """The counts of each train at its station."""
+def initial_places(railway: Railway) -> list[tuple[OpId, KeySet, PlaceId]]:
+    """What applications do with each train first, at its station."""
     topology, at = railway.ring.topology(), dict[SiteId, list[str]]()
     for train in railway.trains:
         at.setdefault(topology.ancestors(train)[0], []).append(key_of(train))
     return [
-        (app, KeySet.of_keys(GROUPS, trains), PlaceId(station))
-        for app in railway.apps
-        for station, trains in at.items()
+        (op, KeySet.of_keys(GROUPS, trains), PlaceId(station)) for op in railway.fed for station, trains in at.items()
     ]
 
 
@@ -193,7 +217,7 @@ class Trains(Paced):
         self._deployment, self._railway = deployment, railway
         for train in railway.trains:
             keys = KeySet.of_keys(GROUPS, [key_of(train)])
-            deployment.driver.feed(SourceId(train), tuple((app, keys) for app in railway.apps))
+            deployment.driver.feed(SourceId(train), tuple((op, keys) for op in railway.fed))
             self.devices[train] = deployment.device(train, train)
 
     def send_nth(self, nth: int) -> int:

@@ -1,6 +1,7 @@
 """The report: one HTML file that needs nothing else, and the same pictures as PNG files beside it.
 
-Ratios come first: what must hold, and how much more than `live` every other way costs. Then the numbers behind them.
+Ratios come first: what must hold, and how much more than `live`, or what stands for it, every other way costs. Then the
+numbers behind them.
 """
 
 import json
@@ -11,7 +12,7 @@ from typing import Any
 
 from peregrine.bench.engine import charts
 from peregrine.bench.engine.analysis import Analysed, Row
-from peregrine.bench.engine.check import Checked, Verdict, proof_holds
+from peregrine.bench.engine.check import Checked, Verdict, faults_of, proof_holds
 from peregrine.bench.engine.definition import MEASURES, Definition, label
 from peregrine.bench.spark import machine
 
@@ -96,11 +97,16 @@ def _ratios(definition: Definition, rows: Sequence[Row]) -> str:
         for row in rows:
             if row.get(measure) is not None:
                 lines.setdefault(row["variant"], {})[row["x"]] = row[measure]
-        body = [[escape(name), *(_number(line.get(x), "x") for x in labels)] for name, line in lines.items()]
+        body = [[escape(name), *(_times(line.get(x)) for x in labels)] for name, line in lines.items()]
         if body:
-            caption = f"times as much {MEASURES[measure].partition(' (')[0]} as live"
+            caption = f"times as much {MEASURES[measure].partition(' (')[0]} as {rows[0]['reference']}"
             parts.append(_table([definition.sweep.label, *labels.values()], body, caption))
     return "".join(parts)
+
+
+def _times(value: float | None) -> str:
+    """Near 1 a tenth is much."""
+    return f"{value:,.2f}x" if value is not None and 0 < value < 10 else _number(value, "x")
 
 
 def _cells(cells: Sequence[Row]) -> str:
@@ -114,7 +120,7 @@ def _cells(cells: Sequence[Row]) -> str:
             continue
         named = [escape(cell["variant"]), escape(cell["x_label"]), str(cell["runs"])]
         steady = [_number(cell["steady_mean_ms"]), _number(cell["steady_p99_ms"])]
-        holds = "<span class=pass>holds</span>" if proof_holds(cell) else f"<span class=fail>{_faults(cell)}</span>"
+        holds = "<span class=pass>holds</span>" if proof_holds(cell) else f"<span class=fail>{faults_of(cell)}</span>"
         body.append([*named, *steady, *(_number(cell[name]) + _spread(cell, name) for name in columns), holds])
     told = "".join(f"<p class=not>{escape(each)}</p>" for each in words)
     return f"<details><summary>All figures</summary>{_table(head, body)}{told}</details>"
@@ -139,13 +145,10 @@ def _extrapolated(definition: Definition, cells: Sequence[Row]) -> str:
 
 def _faulty(cells: Sequence[Row]) -> str:
     bad = [cell for cell in cells if cell["runs"] and not proof_holds(cell)]
-    told = "; ".join(f"{cell['variant']}, {cell['x_label']}: {_faults(cell)}" for cell in bad)
-    return f"<p class=fail>The proof does not hold: {escape(told)}</p>" if bad else ""
-
-
-def _faults(cell: Row) -> str:
-    names = ("lost", "repeated", "out_of_order", "states_that_differ")
-    return ", ".join(f"{name.replace('_', ' ')} {cell[name]}" for name in names if cell[name]) or "nothing came out"
+    told = "; ".join(f"{cell['variant']}, {cell['x_label']}: {faults_of(cell)}" for cell in bad)
+    lines = [f"The proof does not hold: {told}"] if bad else []
+    lines += [f"Failed: {cell['variant']}, {cell['x_label']}: {cell['failed']}" for cell in cells if cell.get("failed")]
+    return "".join(f"<p class=fail>{escape(line)}</p>" for line in lines)
 
 
 def _phases(rows: Sequence[Row]) -> str:

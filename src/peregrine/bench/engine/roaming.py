@@ -2,11 +2,13 @@
 
 `drive`: at every edge it stays until its key has come. `pass`: it stays at the last one only, so the key waits above
 them. `ping-pong`: it goes to and fro between two edges before its key could follow, and at last stays at the second.
-What is measured is what the results of the car feel from the first hand-over to the last. Of a `drive` each hand-over
-is judged by itself as well (`handovers.py`), so there is a little calm before each.
+`ping-pong-late`: it turns back whenever its key is on the way down to it, and that leg is given up. What is measured is
+what the results of the car feel from the first hand-over to the last, and what goes over links meanwhile. Of a `drive`
+each hand-over is judged by itself as well (`handovers.py`), so there is a little calm before each.
 """
 
 from collections.abc import Iterator
+from enum import Enum, auto
 from functools import partial
 from math import ceil
 from typing import Any
@@ -15,12 +17,13 @@ from peregrine import Link, Topology
 from peregrine.bench.engine import traffic as links
 from peregrine.bench.engine.definition import Cell, Setting
 from peregrine.bench.engine.handovers import HandOver, worst_share
-from peregrine.bench.engine.measured import Measured, of_results
+from peregrine.bench.engine.measured import Measured, Roamed, of_results
 from peregrine.bench.spark import stream
 from peregrine.control.local import local
 from peregrine.control.traffic import Traffic, proved, watched
-from peregrine.control.watch import Watch
+from peregrine.control.watch import Journey, Watch
 from peregrine.core.keyspace import KeySet
+from peregrine.core.mobility import Phase
 from peregrine.types import PlaceId, SiteId
 from peregrine.workloads import tm
 
@@ -29,10 +32,19 @@ CARS, DRIVER = 10, "car0"
 DWELL_MS = 2000
 PASSING_S = DWELL_MS / 1000 / 2  # at an edge at which it does not stay
 TURNS = 6  # of a ping-pong
+LATE_TURNS = 4  # each of them takes as long as the key waits above
 LAST_S, CALM_S = 0.5, 2.0  # a hand-over's last results come; nothing moves before the next one,
 CALM_BATCHES = 3  # for so many intervals at least
 REST_S = 1.0  # after Spark was asked
 SITES_ABOVE = 4  # a site between cloud and edges has at most so many below it
+
+
+class Stay(Enum):
+    """At an edge."""
+
+    SHORT = auto()  # its key cannot follow
+    TILL_IT_COMES = auto()  # the key is on its way down
+    FOR_GOOD = auto()  # the key has come
 
 
 def run_cell(cell: Cell) -> Measured:
@@ -50,16 +62,20 @@ def run_cell(cell: Cell) -> Measured:
         with watched(deployment, watch):
             cars.first_results()
             cars.flow(setting.warm_s)
-            begin = links.positions(deployment)
+            begin, begun_rows = links.positions(deployment), len(cars.sent)
             calm = _Calm(cars, watch, deployment.host.query if setting.runner == "microbatch" else None, setting.calm_s)
             calm_ms, trigger_ms = calm.from_ms, calm.batch_ms
+            drives, calm_rows = links.positions(deployment), len(cars.sent) - begun_rows
             requested_ms = ended_ms = watch.now_ms()
             handovers: list[HandOver] = []
-            for edge, stays in stops(setting.mechanism, edges):
+            for edge, stay in stops(setting.mechanism, edges):
                 moved_ms = watch.now_ms()
                 cars.devices[DRIVER].move(edge)
-                if not stays:
+                if stay is Stay.SHORT:
                     cars.flow(PASSING_S)
+                    continue
+                if stay is Stay.TILL_IT_COMES:
+                    cars.flow_until(partial(_comes, watch, edge), f"the key of {DRIVER} is on its way to {edge}")
                     continue
                 cars.flow_until(partial(_owns, watch, edge), f"the key of {DRIVER} is at {edge}")
                 ended_ms = watch.now_ms()
@@ -73,8 +89,11 @@ def run_cell(cell: Cell) -> Measured:
             until_ms, end = watch.now_ms(), links.positions(deployment)
             proof = proved(deployment, cars, specs, operators, watch, initial)
             (on_links,) = links.state_bytes(deployment, [(begin, end)])
+            in_calm, in_drive = links.rows_on_links(deployment, [(begin, drives), (drives, end)], tm.MOV_AVG)
     outputs = watch.outputs({DRIVER})
-    more: dict[str, Any] = {"trigger_ms": trigger_ms, "bytes_on_links": on_links, "proof": proof}
+    drive_rows = len(cars.sent) - begun_rows - calm_rows
+    roamed = roamed_of(in_calm, in_drive, drive_rows / calm_rows, watch)
+    more: dict[str, Any] = {"trigger_ms": trigger_ms, "bytes_on_links": on_links, "roamed": roamed, "proof": proof}
     worst = worst_share(handovers, outputs, watch.outputs(but={DRIVER}), setting.round_trip_ms)
     if worst is not None:
         more["handover"], more["handover_of_others"] = worst
@@ -100,15 +119,39 @@ def _owns(watch: Watch, edge: SiteId) -> bool:
     return watch.owners[DRIVER] == edge
 
 
-def stops(way: str, edges: list[SiteId]) -> Iterator[tuple[SiteId, bool]]:
-    """Where the car goes from the first edge on, and whether it stays there until its key has come."""
+def _comes(watch: Watch, edge: SiteId) -> bool:
+    journey = watch.under_way
+    return journey is not None and journey.target == edge and _is_second_leg(journey)
+
+
+def _is_second_leg(journey: Journey) -> bool:
+    return journey.plan.endswith(f"-{Phase.DOWN}")
+
+
+def roamed_of(calm: links.RowBytes, drive: links.RowBytes, times: float, watch: Watch) -> Roamed:
+    """`times`: for each row that was sent in the calm, so many while the car drove. Cars are silent while Spark is
+    asked, so seconds would tell less.
+    """
+    given_up = sum(_is_second_leg(each) and "aborted" in each.steps for each in watch.journeys.values())
+    return Roamed(drive.every, round(calm.every * times), drive.up, drive.down, given_up)
+
+
+def stops(way: str, edges: list[SiteId]) -> Iterator[tuple[SiteId, Stay]]:
+    """Where the car goes from the first edge on, and how long it stays there."""
     match way:
         case "drive":
-            yield from ((edge, True) for edge in edges[1:])
+            yield from ((edge, Stay.FOR_GOOD) for edge in edges[1:])
         case "pass":
-            yield from ((edge, edge == edges[-1]) for edge in edges[1:])
+            yield from ((edge, Stay.FOR_GOOD if edge == edges[-1] else Stay.SHORT) for edge in edges[1:])
+        case "ping-pong-late":
+            yield from _turns(edges, LATE_TURNS, Stay.TILL_IT_COMES)
         case _:
-            yield from ((edges[(turn + 1) % 2], turn == TURNS) for turn in range(TURNS + 1))
+            yield from _turns(edges, TURNS, Stay.SHORT)
+
+
+def _turns(edges: list[SiteId], turns: int, stay: Stay) -> Iterator[tuple[SiteId, Stay]]:
+    """To and fro between the first two, and for good at the second."""
+    yield from ((edges[(turn + 1) % 2], Stay.FOR_GOOD if turn == turns else stay) for turn in range(turns + 1))
 
 
 def topology(edges: list[SiteId], setting: Setting) -> Topology:

@@ -87,7 +87,7 @@ def run(
             done += 1
             complaints = _complaints(each)
             wrong += [f"{definition.name}: {each.cell.name}: {complaint}" for complaint in complaints]
-            if not (each.failed or each.skipped):  # such a one runs again the next time
+            if not each.skipped:  # one that failed is kept as such, and runs again the next time
                 store.keep(each, described)
             news = "; ".join(complaints) or each.trouble or _figures(each)
             say(Progress(each.cell, done, len(every), news, bool(complaints)))

@@ -2,13 +2,15 @@
 
     <folder>/<size>/<experiment>/<digest>.summary.parquet
     <folder>/<size>/<experiment>/<digest>.samples.parquet
+    <folder>/<size>/<experiment>/<digest>.failed.json     of a cell that failed the last time, until it does not
 
-The digest is of the cell's definition. A cell whose summary is there need not run again; what no definition stands for
-any more is thrown away.
+The digest is of the cell's definition. A cell whose summary is there, and that has not failed since, need not run
+again; what no definition stands for any more is thrown away.
 """
 
 import os
 from collections.abc import Iterable
+from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +20,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from peregrine.bench.engine.definition import Cell
-from peregrine.bench.engine.measured import Measured, pause_ms
+from peregrine.bench.engine.measured import Measured, Roamed, pause_ms
 from peregrine.bench.spark.experiment import proved
 from peregrine.bench.spark.moves import cost_as_dict
 from peregrine.errors import ConfigurationError
@@ -54,9 +56,9 @@ SUMMARY = pa.schema(
             ),
             _number,
         ),
-        **dict.fromkeys(("changes", "late"), _whole),
+        **dict.fromkeys(("changes", "late", *(each.name for each in fields(Roamed))), _whole),
         **dict.fromkeys(("rows_in", "rows_out", "lost", "repeated", "out_of_order"), _whole),
-        **dict.fromkeys(("states", "states_that_differ"), _whole),
+        **dict.fromkeys(("states", "states_that_differ", "violations"), _whole),
         "trouble": _text,  # why there are no figures, or what they do not tell; else empty
         "seconds": _number,
         **dict.fromkeys(("setting", "machine"), _text),  # JSON
@@ -72,43 +74,74 @@ SAMPLES = pa.schema(
 )
 
 
+class Failure(msgspec.Struct, frozen=True):
+    """Of a cell that has no figures because it failed."""
+
+    experiment: str
+    size: str
+    variant: str
+    mechanism: str
+    app: str
+    x: float
+    x_label: str
+    why: str
+
+
 class Store:
     def __init__(self, folder: Path, size: str) -> None:
         self.folder = folder / size
         self._size = size
 
     def has(self, cell: Cell) -> bool:
-        return self._path(cell, "summary").exists()
+        return self._path(cell, "summary").exists() and not self._failed(cell).exists()
 
     def keep(self, measured: Measured, machine: dict[str, Any]) -> None:
-        """The summary comes last: what it stands for is complete."""
+        """The summary comes last: what it stands for is complete. Of what failed only that is kept, and what an earlier
+        run found stays.
+        """
         cell = measured.cell
         self._path(cell, "summary").parent.mkdir(parents=True, exist_ok=True)
+        if measured.failed:
+            self._failed(cell).write_bytes(msgspec.json.encode(self._failure(measured)))
+            return
         self._write(cell, "samples", pa.Table.from_pylist(self._samples(measured), SAMPLES))
         self._write(cell, "summary", pa.Table.from_pylist([self._summary(measured, machine)], SUMMARY))
+        self._failed(cell).unlink(missing_ok=True)
 
     def prune(self, experiment: str, cells: Iterable[Cell]) -> None:
         """Throw away what none of these cells has found."""
         digests = {cell.digest for cell in cells}
-        for path in (self.folder / experiment).glob("*.parquet"):
+        for path in (self.folder / experiment).glob("*.*"):
             if path.name.partition(".")[0] not in digests:
                 path.unlink()
 
     def check_there_is_something(self) -> None:
-        if not self.files("summary"):
+        if not self.files("summary") and not self.failures():
             raise ConfigurationError(f"no results in {self.folder}", "run first: peregrine bench run NAME")
 
     def files(self, kind: str) -> list[Path]:
         return sorted(self.folder.glob(f"*/*.{kind}.parquet"))
 
+    def failures(self) -> list[Failure]:
+        paths = sorted(self.folder.glob("*/*.failed.json"))
+        return [msgspec.json.decode(path.read_bytes(), type=Failure) for path in paths]
+
     def _path(self, cell: Cell, kind: str) -> Path:
         return self.folder / cell.experiment / f"{cell.digest}.{kind}.parquet"
+
+    def _failed(self, cell: Cell) -> Path:
+        return self.folder / cell.experiment / f"{cell.digest}.failed.json"
 
     def _write(self, cell: Cell, kind: str, table: pa.Table) -> None:
         path = self._path(cell, kind)
         aside = path.with_suffix(".new")
         pq.write_table(table, aside)
         os.replace(aside, path)
+
+    def _failure(self, measured: Measured) -> Failure:
+        cell, setting = measured.cell, measured.cell.setting
+        named = (cell.experiment, self._size, cell.variant, setting.mechanism, setting.app, cell.x, cell.x_label)
+        return Failure(*named, measured.trouble)
 
     def _summary(self, measured: Measured, machine: dict[str, Any]) -> dict[str, Any]:
         cell, cost = measured.cell, measured.cost
@@ -144,12 +177,15 @@ class Store:
             found["phases_ms"] = list(cost.phases_ms.items())
         if (felt := measured.felt) is not None:
             found |= {"downtime_ms": felt.downtime_ms, "late": felt.late, "recovery_ms": felt.recovery_ms}
+        if measured.roamed is not None:
+            found |= asdict(measured.roamed)
         if (forecast := measured.forecast) is not None:
             found |= {"predicted_duration_ms": forecast.duration_ms, "predicted_bytes": forecast.bytes_moved}
             found |= {"predicted_pause_ms": forecast.pause_ms, "lessons": forecast.lessons}
             found["pause_ms"] = None if cost is None else pause_ms(cost)
         if measured.proof is not None:
             found |= proved(measured.proof)
+            found["violations"] = len(measured.proof.violations)
         return found
 
     def _samples(self, measured: Measured) -> list[dict[str, Any]]:
