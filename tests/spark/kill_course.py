@@ -29,12 +29,18 @@ class Peer:
     """A process that speaks JSON."""
 
     def __init__(
-        self, role: str, directory: Path, *arguments: str, own_group: bool = False, **environment: str
+        self,
+        role: str,
+        directory: Path,
+        *arguments: str,
+        program: Path = RUNNER,
+        own_group: bool = False,
+        **environment: str,
     ) -> None:
         self._log = directory / f"{role}.out"
         with open(self._log, "ab") as log:
             self._process = subprocess.Popen(
-                [sys.executable, str(RUNNER), role, str(directory), *arguments],
+                [sys.executable, str(program), role, str(directory), *arguments],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log,
@@ -118,6 +124,8 @@ class Peer:
 class Course:
     """Rows flow, keys go up and down between the cloud and edge1, and a car between the edges, whatever is killed."""
 
+    program = RUNNER  # what the processes run
+
     def __init__(self, directory: Path, hosts: str = ONE_SESSION, runner: str = "microbatch") -> None:
         directory.mkdir(parents=True, exist_ok=True)
         self.directory = directory
@@ -130,7 +138,7 @@ class Course:
         self._old, self._new = "edge2", "edge1"  # where the car is, and where it drives next
 
     def _start(self, role: str) -> Peer:
-        peer = Peer(role, self.directory, *(self._kind if role == "caller" else ()))
+        peer = Peer(role, self.directory, *(self._kind if role == "caller" else ()), program=self.program)
         try:
             peer.hear(lambda said: "ready" in said)
         except BaseException:

@@ -69,7 +69,7 @@ def caller(directory: Path, hosts: str = ONE_SESSION, runner: str = "microbatch"
     ]
     # Small snapshots: a router that is killed has cut its journal before.
     more = {"dwell_ms": DWELL_MS, "hosts": hosts, "runner": runner, "snapshot_mb": 0.25, "keep_journal": True}
-    with local(topology, tm.specs(), tm.operators(), initial, directory, watch=_tell, **more) as up:
+    with local(topology, tm.specs(), tm.operators(), initial, directory, watch=tell, **more) as up:
         for car in CARS:
             up.driver.feed(SourceId(car), ((tm.MOV_AVG, KeySet.of_keys(tm.GROUPS, [car])),))
         say(ready=True)
@@ -80,15 +80,15 @@ def caller(directory: Path, hosts: str = ONE_SESSION, runner: str = "microbatch"
                 case {"wait": name}:
                     say(ended=name, outcome=up.wait(name, PATIENCE_S).outcome)
                 case {"pids": True}:
-                    say(pids=_pids(up))
+                    say(pids=pids(up))
                 case {"follow": site}:
-                    _until(lambda site=site: _owner(up, ROAMER) == site and up.driver.manager.idle)
-                    say(followed=_owner(up, ROAMER) == site)
+                    until(lambda site=site: owner(up, ROAMER) == site and up.driver.manager.idle)
+                    say(followed=owner(up, ROAMER) == site)
                 case {"prove": counts}:
-                    say(proof=_prove(up, counts, initial), given_up=up.supervisor.given_up)
+                    say(proof=prove(up, counts, initial), given_up=up.supervisor.given_up)
 
 
-def _tell(news: News | PlanEnded) -> None:
+def tell(news: News | PlanEnded) -> None:
     match news:
         case Report(site, migration, status):
             say(migration=migration, phase=status, site=site)
@@ -98,12 +98,12 @@ def _tell(news: News | PlanEnded) -> None:
             say(incident=what, status=status, detail=detail[:300])
 
 
-def _pids(up: Deployment) -> dict[str, int]:
+def pids(up: Deployment) -> dict[str, int]:
     hosts = {f"host {site}": os.getsid(host.pids[0]) for site, host in up.hosts.items()}
     return hosts | {str(site): router.pid for site, router in up.routers.items()}
 
 
-def _owner(up: Deployment, car: str) -> PlaceId:
+def owner(up: Deployment, car: str) -> PlaceId:
     return up.driver.manager.coordinator.placement.owner(tm.MOV_AVG, car)
 
 
@@ -114,14 +114,14 @@ def _submit(up: Deployment, name: str, source: PlaceId, target: PlaceId) -> None
     say(submitted=name)
 
 
-def _prove(up: Deployment, counts: dict[str, int], initial: Initial) -> dict[str, Any]:
+def prove(up: Deployment, counts: dict[str, int], initial: Initial) -> dict[str, Any]:
     sent = [
         Row(car, SourceId(car), seq, UNCHAINED, seq, 0, payload)
         for car, count in counts.items()
         for seq, payload in enumerate(islice(tm.readings(car), count))
     ]
     should, should_states = proof.expected(tm.specs(), tm.operators(), {tm.MOV_AVG: sent})
-    _until(lambda: _quiet(up, len(sent)))
+    until(lambda: _quiet(up, len(sent)))
     found = proof.prove(len(sent), up.result_lines(), should, proof.values(up.states()), should_states)
     found = replace(found, violations=tuple(audit_deployment(up, initial)))
     return {
@@ -140,7 +140,7 @@ def _quiet(up: Deployment, results: int) -> bool:
     return found is not None and found >= results and up.driver.manager.idle
 
 
-def _until(true: Callable[[], bool]) -> None:
+def until(true: Callable[[], bool]) -> None:
     """What does not come true shows in the proof."""
     deadline_s = time.monotonic() + PATIENCE_S
     while not true() and time.monotonic() < deadline_s:
@@ -150,12 +150,12 @@ def _until(true: Callable[[], bool]) -> None:
 # --- the devices ---
 
 
-def devices(directory: Path) -> None:
+def devices(directory: Path, roaming: bool = True) -> None:
     going = threading.Event()
     addresses, token = read_addresses(directory), read_token(directory / "token")
     cars = {
         car: Device(
-            SourceId(car), addresses, EDGE1 if car in MOVING else EDGE2, token, True, directory / "devices" / car
+            SourceId(car), addresses, EDGE1 if car in MOVING else EDGE2, token, roaming, directory / "devices" / car
         )
         for car in CARS
     }

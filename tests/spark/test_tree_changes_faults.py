@@ -7,12 +7,10 @@ something dies on each way. Two cells run every time, all of them with PEREGRINE
 from collections.abc import Iterator
 from pathlib import Path
 
-import kill_course
 import pytest
-from kill_course import Course, Peer, needs_spark
+from kill_course import Course, needs_spark
 from test_kills import EVERYTHING, check
 
-RUNNER = Path(__file__).parent / "tree_kill_runner.py"
 ON_ITS_WAY = "on its way"  # the site has been told to change its parent, and is not settled
 # From `begun`: of the migration of the keys that follow.
 PHASES = ("before", ON_ITS_WAY, "begun", "snapshot", "restored", "switched", "done")
@@ -25,15 +23,12 @@ ALL = [*((victim, phase) for victim in VICTIMS for phase in PHASES), *ROUTERS]
 class TreeCourse(Course):
     """Rows flow and the site changes its parent, whatever is killed."""
 
+    program = Path(__file__).parent / "tree_kill_runner.py"
+
     def __init__(self, directory: Path) -> None:
         super().__init__(directory)
         self._version = 0
         self._parent, self._next = "region1", "region2"
-
-    def _start(self, role: str) -> Peer:
-        with pytest.MonkeyPatch.context() as patch:  # kill_course starts the processes of kill_runner.py
-            patch.setattr(kill_course, "RUNNER", RUNNER)
-            return super()._start(role)
 
     def change(self, kill: str, when: str) -> None:
         """The site goes to where it is not, and something is killed when the change is so far."""

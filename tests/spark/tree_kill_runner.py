@@ -8,7 +8,7 @@ cloud
 
 import logging
 import sys
-import threading
+from functools import partial
 from pathlib import Path
 
 from kill_runner import (
@@ -17,26 +17,22 @@ from kill_runner import (
     EDGE1,
     EDGE2,
     MOVING,
-    PATIENCE_S,
-    _drive,
-    _owner,
-    _pids,
-    _prove,
-    _tell,
-    _until,
     commands,
+    devices,
+    owner,
+    pids,
+    prove,
     say,
+    tell,
+    until,
 )
 
 from peregrine.control.driver import Told
 from peregrine.control.local import Deployment, local
-from peregrine.control.routers import read_addresses
 from peregrine.core.keyspace import KeySet
 from peregrine.core.redeploying import Redeployed
 from peregrine.core.topology import Link, Topology
 from peregrine.errors import TransportError
-from peregrine.net.device import Device
-from peregrine.net.settings import read_token
 from peregrine.plan.redeploy.events import SiteMoved
 from peregrine.types import PlaceId, SiteId, SourceId
 from peregrine.workloads import tm
@@ -64,44 +60,22 @@ def caller(directory: Path) -> None:
                     up.tell(SiteMoved(EDGE1, SiteId(source), SiteId(target), LINK, version))
                     say(told=version)
                 case {"until_open": True}:
-                    _until(lambda: _is_open(up))
+                    until(lambda: _is_open(up))
                     say(opened=_is_open(up), parent=_parent(up))
                 case {"follow": target}:
-                    _until(lambda target=target: _has_followed(up, target))
+                    until(lambda target=target: _has_followed(up, target))
                     say(followed=_has_followed(up, target))
                 case {"pids": True}:
-                    say(pids=_pids(up))
+                    say(pids=pids(up))
                 case {"prove": counts}:
-                    say(proof=_prove(up, counts, initial), given_up=up.supervisor.given_up)
-
-
-def devices(directory: Path) -> None:
-    """As those of kill_runner.py, but they stay at their sites: keys follow because a site moves."""
-    going, idle = threading.Event(), threading.Lock()
-    addresses, token = read_addresses(directory), read_token(directory / "token")
-    sites = {car: EDGE1 if car in MOVING else EDGE2 for car in CARS}
-    cars = {
-        car: Device(SourceId(car), addresses, site, token, directory=directory / "devices" / car)
-        for car, site in sites.items()
-    }
-    threading.Thread(target=_drive, args=(cars, going, idle), daemon=True).start()
-    say(ready=True)
-    for command in commands():
-        match command:
-            case {"go": True}:
-                going.set()
-            case {"go": False}:
-                going.clear()
-                with idle:
-                    safe = all(device.flush(PATIENCE_S) for device in cars.values())
-                    say(taken={car: device.taken for car, device in cars.items()}, safe=safe)
+                    say(proof=prove(up, counts, initial), given_up=up.supervisor.given_up)
 
 
 def _hear(told: Told) -> None:
     if isinstance(told, Redeployed):
         say(redeployed=told.number, outcome=told.outcome, left_out=told.left_out, wrong=told.wrong)
     else:
-        _tell(told)
+        tell(told)
 
 
 def _is_open(up: Deployment) -> bool:
@@ -118,11 +92,12 @@ def _parent(up: Deployment) -> str:
 
 
 def _has_followed(up: Deployment, target: str) -> bool:
-    at_target = all(_owner(up, car) == target for car in FOLLOWING)
+    at_target = all(owner(up, car) == target for car in FOLLOWING)
     return at_target and _parent(up) == target == up.topology.parent(EDGE1) and up.driver.manager.idle
 
 
 if __name__ == "__main__":
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
     logging.getLogger("py4j").setLevel(logging.CRITICAL)  # it tells at length that Spark has died
-    {"caller": caller, "devices": devices}[sys.argv[1]](Path(sys.argv[2]))
+    # Devices stay at their sites: keys follow because a site moves.
+    {"caller": caller, "devices": partial(devices, roaming=False)}[sys.argv[1]](Path(sys.argv[2]))

@@ -107,11 +107,12 @@ def check(full: Full = False, out: Folder = RESULTS) -> None:
     for column in ("", "found", "bound", "rule"):
         table.add_column(column, justify="right" if column in ("found", "bound") else "left", no_wrap=column != "rule")
     for each in checked:
-        value = "" if each.value is None else f"{each.value:,.2f}x"
+        times = "" if each.rule.kind in ("most", "least") else "x"
+        value = "" if each.value is None else f"{each.value:,.2f}{times}"
         target = each.rule.target
         rule = Text(each.rule.name).append(f"\n{each.told}" if each.told else "", style="dim")
         verdict = Text(each.verdict, style=_STYLES[each.verdict])
-        table.add_row(verdict, value, "" if target is None else f"{target.bound} {target.value:g}x", rule)
+        table.add_row(verdict, value, "" if target is None else f"{target.bound} {target.value:g}{times}", rule)
     Console().print(table)
     if any(each.verdict is checking.Verdict.FAIL for each in checked):
         raise typer.Exit(1)
