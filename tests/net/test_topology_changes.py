@@ -112,6 +112,25 @@ def test_what_is_put_off_comes_with_its_reason_and_touches_nothing(tmp_path: Pat
         assert up.change([SiteSet(Station(Site(EDGE)), 2)]).put_off == (), "it stays after all"
 
 
+def test_what_has_no_room_is_put_off_and_the_last_valid_deployment_goes_on(tmp_path: Path) -> None:
+    names = [NAMES[i % 5] for i in range(200)]
+    with deployed(tmp_path / "run") as up:
+        device = up.device("d", EDGE, feeds=(OP, KEYS))
+        until(lambda: EDGE in {each.site for each in up.fragments()})
+        before = up.fragments()
+        changed = up.change([SiteSet(Station(Site(CLOUD), slots=0), 1)])
+        assert (changed.redeployed, changed.touched, len(changed.put_off)) == ((), (), 1)
+        assert "no site from cloud up to the root has room for it" in changed.describe()
+        assert "give a site on the way more slots" in changed.describe()
+        assert up.fragments() == before
+        fill(device, names)
+        changed = up.change([SiteMoved(EDGE, REGION1, REGION2, LINK, 1)])
+        assert [each.site for each in changed.touched] == [EDGE, REGION1, REGION2], "others are not held up"
+        assert device.flush(20)
+        until(lambda: up.clients[CLOUD].status().results_end == len(names), 30)
+        assert lines_of(up.clients[CLOUD]) == expected("d", names)
+
+
 def test_hosts_of_a_site_that_runs_cannot_change(tmp_path: Path) -> None:
     parents = {REGION1: (CLOUD, LINK), REGION2: (CLOUD, LINK)}
     with deployed(tmp_path / "run", Topology.tree(CLOUD, parents, {REGION2: ("a", "b")})) as up:
