@@ -72,9 +72,11 @@ def test_fresh_seeds_have_no_violation() -> None:
     without_violation(range(start, start + FRESH))
 
 
-@pytest.mark.parametrize("fault", ["no fence", "no mark", "nothing returns", "the old session goes on"])
-def test_the_simulator_finds(fault: str) -> None:
-    assert any(goes_wrong(seed, Doubles(router=ROUTERS[fault])) for seed in range(SEEDS))
+@pytest.mark.parametrize(
+    ("likely", "fault"), [(0, "no fence"), (0, "no mark"), (0, "nothing returns"), (58, "the old session goes on")]
+)
+def test_the_simulator_finds(likely: int, fault: str) -> None:
+    assert any(goes_wrong(seed, Doubles(router=ROUTERS[fault])) for seed in (likely, *range(SEEDS)))
 
 
 @pytest.mark.parametrize(
