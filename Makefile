@@ -42,7 +42,7 @@ test-core: install ## run the tests that need nothing but Python
 test-spark: java ## run the tests on Spark, in two sessions
 	@$(BIN)/python -m pytest -n 2 --dist loadfile tests/spark
 
-test-kills: java ## kill every part in every phase of a migration, on Spark; takes a quarter of an hour
+test-kills: java ## kill every part in every phase of a migration or a tree change, on Spark; takes half an hour or more
 	@PEREGRINE_KILLS=all $(BIN)/python -m pytest tests/spark/test_kills.py tests/spark/test_per_site.py tests/spark/test_tree_changes.py tests/spark/test_tree_changes_faults.py tests/spark/test_roaming.py
 
 test-mechanisms: java ## move every application by every mechanism, on Spark; takes a quarter of an hour

@@ -23,11 +23,11 @@ class Turn:
     rehoming: Rehoming
     child: SiteId
     sites: frozenset[SiteId]
-    claims: Claims  # until P has told which of these keys it had sent down to C, or a marker where they live
+    claims: Claims  # until P has told which of these keys it had sent down to C
     old_child: SiteId
     fenced: list[tuple[Fenced, SiteId | None]] = field(default_factory=list)
     held: list[Came] = field(default_factory=list)
-    told: Claims = ()  # by markers, since C left
+    told: Claims = ()  # by markers, since C left: P's word about these is older
     left: int | None = None  # the last item that P has of C
 
 
@@ -71,7 +71,7 @@ class Fence:
         """`review` lets rows go that are held, here or elsewhere, for keys of which something else is known now."""
         turn = self.turns[left.rehoming.number]
         self._follow(turn, left.keys)
-        for op, claimed in turn.claims:
+        for op, claimed in without(turn.claims, turn.told):
             self._give_back(turn, op, claimed, left.keys)
         review()
         self._open(turn, left.mark, review)
@@ -79,7 +79,6 @@ class Fence:
     def taught(self, op: OpId, keys: KeySet) -> None:
         """What P tells of these is older: it told which keys it had sent down to C when C left."""
         for turn in self.turns.values():
-            turn.claims = without(turn.claims, ((op, keys),))
             turn.told += ((op, keys),)
 
     def _follow(self, turn: Turn, left: Claims) -> None:

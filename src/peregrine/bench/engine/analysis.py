@@ -1,11 +1,12 @@
 """What the cells found, put together by Spark SQL: medians of repetitions (or the worst), ratios, phases, latencies."""
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from peregrine.bench.engine.definition import MEASURES
+import msgspec
+
+from peregrine.bench.engine.definition import MEASURES, Setting
 from peregrine.bench.engine.store import SAMPLES, SUMMARY, Failure, Store
 
 Row = Mapping[str, Any]
@@ -100,10 +101,8 @@ def carried_out(changes: float | None, setting: str) -> float | None:
     """Which share of the changes that were told while trains went on."""
     if changes is None:
         return None
-    said = json.loads(setting)
-    seconds, every_s = said["changes_s"], said["change_every_s"]
-    told = sum(nth * every_s <= seconds for nth in range(int(seconds / every_s) + 2))  # as engine/railway.py tells them
-    return float(changes / (told * said["at_once"]))
+    said = msgspec.json.decode(setting, type=Setting)
+    return float(changes / (said.times_told(said.changes_s) * said.at_once))
 
 
 def _with_failures(cells: Sequence[Row], failures: Sequence[Failure]) -> list[Row]:

@@ -119,6 +119,10 @@ class Setting(_Struct, frozen=True):
     calm_s: Positive = 2.5
     settle_s: Positive = 1.5
 
+    def times_told(self, elapsed_s: float) -> int:
+        """How often trains have gone on by then."""
+        return int(min(elapsed_s, self.changes_s) / self.change_every_s) + 1
+
     @property
     def hosting(self) -> dict[str, Any]:
         """How hosts run, as `local` and `run` want it."""

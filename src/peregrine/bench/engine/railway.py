@@ -226,17 +226,17 @@ class Trains(Paced):
     def inputs(self) -> Mapping[OpId, Sequence[Row]]:
         return self._railway.sent
 
-    def changing(self, seconds: float, every_s: float, change: Callable[[SiteMoved], None]) -> None:
+    def changing(self, setting: Setting, change: Callable[[SiteMoved], None]) -> None:
         """Rows flow, and every so often trains go on."""
-        changes = 0
+        told = 0
 
         def going(elapsed_s: float) -> bool:
-            nonlocal changes
-            while changes * every_s <= min(elapsed_s, seconds):
-                changes += 1
+            nonlocal told
+            while told < setting.times_told(elapsed_s):
+                told += 1
                 for event in self._railway.leave(self._watch.now_ms()):
                     change(event)
-            return elapsed_s < seconds
+            return elapsed_s < setting.changes_s
 
         self.flow_while(going)
 
@@ -246,10 +246,10 @@ class Trains(Paced):
 
 def _change(setting: Setting, deployment: Deployment, flow: Trains) -> None:
     if setting.mechanism == "incremental":
-        flow.changing(setting.changes_s, setting.change_every_s, deployment.tell)
+        flow.changing(setting, deployment.tell)
         return
     anew = _Anew(deployment, setting.apps if setting.mechanism == "holistic serial" else 1)
-    flow.changing(setting.changes_s, setting.change_every_s, anew.tell)
+    flow.changing(setting, anew.tell)
     anew.finish()
 
 
