@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help install java demo test test-core test-spark test-kills test-mechanisms lint bench-core bench-apps bench-spark bench-continuous soak peers simulate docs clean
+.PHONY: help install java demo test test-core test-spark test-kills test-mechanisms lint bench-core bench-apps bench-spark bench-continuous compare soak peers simulate docs clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -64,6 +64,9 @@ bench-spark: java ## measure the data plane on this machine against its targets;
 
 bench-continuous: java ## measure the continuous runner against micro-batches; takes six minutes
 	@$(BIN)/python -m peregrine.bench.spark --only continuous --json build/bench-continuous.json
+
+compare: java ## is this tree as fast as the commit BASE? Ten pairs of runs that take turns, in about half an hour
+	@$(BIN)/python -m peregrine.bench.compare --base $(or $(BASE),$(error say make compare BASE=commit)) --json build/compare.json
 
 soak: java ## half an hour at 5,000 rows/s with a move every 5 s, every result looked at
 	@$(BIN)/python -m peregrine.bench.spark.soak --json build/soak.json
