@@ -5,12 +5,12 @@ directory that belongs to the process; nobody else's bytes are ever unpickled.
 """
 
 import os
-import pickle
 import struct
 from binascii import crc32
 from pathlib import Path
 from typing import Any
 
+from peregrine.core import snapshot
 from peregrine.errors import StorageError
 
 _HEAD = struct.Struct("<8sqI")  # magic, position, checksum
@@ -20,7 +20,7 @@ REMEDY = "run the version that wrote it until all sites are at rest and start th
 
 def save(directory: Path, position: int, machine: object, durable: bool = True) -> int:
     """What the machine is after the first `position` events. Returns the size."""
-    body = pickle.dumps(machine, protocol=5)
+    body = snapshot.encode(machine)
     aside = directory / "snapshot.new"
     with open(aside, "wb") as file:
         file.write(_HEAD.pack(_MAGIC, position, crc32(body)))
@@ -46,7 +46,7 @@ def load(directory: Path) -> tuple[int, Any] | None:
         body = data[_HEAD.size :]
         if magic != _MAGIC or crc32(body) != checksum:
             raise ValueError("its checksum does not fit")
-        return position, pickle.loads(body)
+        return position, snapshot.decode(body)
     except Exception as error:  # whatever a pickle of another version raises
         raise StorageError(f"the snapshot {path} cannot be read: {error}", REMEDY) from error
 
