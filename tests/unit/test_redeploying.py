@@ -127,6 +127,16 @@ def test_facts_that_contradict_each_other_are_put_off_and_nothing_changes() -> N
     assert railway.topology.parent(TRAIN) == EDGE1
 
 
+def test_what_was_told_before_a_contradiction_is_done_also_if_that_had_been_put_off() -> None:
+    railway = Railway()
+    railway.tell(LinkSet(TRAIN, EDGE1, Link(3.0), 1))
+    railway.tell(LinkRemoved(TRAIN, EDGE1, 2))
+    assert wanted(railway.obey(railway.tick())) == ["put off"], "the train is in use and has no other link"
+    railway.tell(LinkSet(TRAIN, EDGE1, Link(9.0), 2))
+    (ended,) = redeployed(railway.obey(railway.tick()))
+    assert ended.complete and railway.topology.link(TRAIN) == Link(3.0)
+
+
 def test_what_is_told_twice_is_done_once() -> None:
     railway = Railway()
     move = SiteMoved(TRAIN, EDGE1, EDGE2, Link(1.0), 1)

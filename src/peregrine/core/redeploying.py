@@ -171,12 +171,12 @@ class Redeploying:
     # --- planning ---
 
     def _hear(self, fact: object) -> None:
+        self._stirred = True  # by a contradiction, too: what was told before it holds then
         try:
             whole = self._planning.tell(fact)
         except ConfigurationError as error:
             self._effects.append(PutOff(str(fact), error))
             return
-        self._stirred = True
         if whole and self.current is None:
             self._plan()
 

@@ -6,8 +6,9 @@ it counts (one counter for everything does as well). The rules:
 - Added and changed are one fact, `SiteSet` or `LinkSet`: whether it is new follows from what is known.
 - Of two facts about a subject the one with the higher version holds, whichever comes first. A fact at or below the
   version that is known is ignored. So order and repetition do not matter.
-- Two different facts about a subject with one version contradict each other: neither is believed. If one of them has
-  been deployed already, it stays. A higher version settles it.
+- Two different facts about a subject with one version contradict each other: neither is believed, and what was told
+  with a lower version holds, whichever comes first. If one of the two has been deployed already, it stays. A higher
+  version settles it.
 - A link whose ends are not both there is a fact, but no way; it becomes one when they are.
 - The root is never removed.
 """

@@ -31,8 +31,10 @@ class Batch:
 class TopologyQueue:
     def __init__(self, root: SiteId) -> None:
         self._root = root
-        self._newest: dict[Subject, Fact] = {}  # that was ever offered
-        self._doubted: dict[Subject, int] = {}  # versions of which two different facts were told
+        # By subject and version, from what was deployed before the last batch on. None: two different facts were told.
+        self._told: dict[Subject, dict[int, Fact | None]] = {}
+        self._deployed: dict[Subject, int] = {}  # versions: also of the last batch, unless they come back
+        self._before: dict[Subject, int] = {}  # what was deployed before the last batch, of its subjects
         self._waiting: dict[Subject, Fact] = {}
         self._batches = 0
 
@@ -40,29 +42,20 @@ class TopologyQueue:
         return len(self._waiting)
 
     def offer(self, event: TopologyEvent) -> Verdict:
-        """A contradiction is an error, but it is remembered: neither side is believed."""
+        """A contradiction is an error, but it is remembered: neither side is believed, and what was told before them
+        holds.
+        """
         facts = facts_of(event)
         for fact in facts:
             self._check(fact)
-        verdicts = {self._judge(fact) for fact in facts}
-        contradicted = []
-        for fact in facts:
-            if self._judge(fact) is None:
-                contradicted.append(fact)
-                self._doubted[fact.subject] = fact.version
-                self._waiting.pop(fact.subject, None)
-            elif self._judge(fact) is Verdict.TAKEN:
-                self._newest[fact.subject] = self._waiting[fact.subject] = fact
-                self._doubted.pop(fact.subject, None)
-        for fact in contradicted:
-            raise ConfigurationError(
-                f"{fact}, and something else was told of it with the same version {fact.version}",
-                "tell it again as it is, with a higher version",
-            )
-        for verdict in (Verdict.TAKEN, Verdict.STALE):
-            if verdict in verdicts:
-                return verdict
-        return Verdict.REPEATED
+        verdicts = [self._hear(fact) for fact in facts]
+        for fact, verdict in zip(facts, verdicts, strict=True):
+            if verdict is None:
+                raise ConfigurationError(
+                    f"{fact}, and something else was told of it with the same version {fact.version}",
+                    "tell it again as it is, with a higher version",
+                )
+        return next(each for each in (Verdict.TAKEN, Verdict.STALE, Verdict.REPEATED) if each in verdicts)
 
     def _check(self, fact: Fact) -> None:
         if fact.version < 1:
@@ -70,21 +63,37 @@ class TopologyQueue:
         if fact.subject == (self._root,) and fact.value is None:
             raise ConfigurationError(f"{self._root!r} is the root and was removed", "keep it: everything leads to it")
 
-    def _judge(self, fact: Fact) -> Verdict | None:
+    def _hear(self, fact: Fact) -> Verdict | None:
         """None: it contradicts what was told."""
-        known = self._newest.get(fact.subject)
-        if known is None or fact.version > known.version:
-            return Verdict.TAKEN
-        if fact.version < known.version:
+        told = self._told.setdefault(fact.subject, {})
+        repeated = told.get(fact.version) == fact
+        contradicts = fact.version in told and not repeated
+        told[fact.version] = None if contradicts else fact
+        if fact.version < self._look(fact.subject):
             return Verdict.STALE
-        return Verdict.REPEATED if fact == known else None
+        if contradicts:
+            return None
+        return Verdict.REPEATED if repeated else Verdict.TAKEN
+
+    def _look(self, subject: Subject) -> int:
+        """What is believed waits, unless it is deployed. The version that holds."""
+        told, deployed = self._told[subject], self._deployed.get(subject, 0)
+        believed = max((fact for fact in told.values() if fact is not None), key=_version, default=None)
+        if believed is not None and believed.version > deployed:
+            self._waiting[subject] = believed
+            return believed.version
+        self._waiting.pop(subject, None)
+        return deployed
 
     def batch(self) -> Batch | None:
         """Everything that waits."""
         if not self._waiting:
             return None
         facts = tuple(sorted(self._waiting.values(), key=lambda fact: fact.place_in_batch))
-        self._waiting.clear()
+        self._before = {fact.subject: self._deployed.get(fact.subject, 0) for fact in facts}
+        for subject, before in self._before.items():
+            self._told[subject] = {version: fact for version, fact in self._told[subject].items() if version >= before}
+            self._deployed[subject] = self._waiting.pop(subject).version
         return Batch(self.next_number(), facts)
 
     def told(self, subject: Subject) -> Fact | None:
@@ -103,7 +112,11 @@ class TopologyQueue:
         return self._batches
 
     def put_back(self, facts: Iterable[Fact]) -> None:
-        """They could not be deployed, or what was deployed for them was taken back."""
+        """Of the last batch: they could not be deployed, or what was deployed for them was taken back."""
         for fact in facts:
-            if self._newest.get(fact.subject) == fact and fact.subject not in self._doubted:
-                self._waiting.setdefault(fact.subject, fact)
+            self._deployed[fact.subject] = self._before[fact.subject]
+            self._look(fact.subject)
+
+
+def _version(fact: Fact) -> int:
+    return fact.version
