@@ -60,7 +60,6 @@ class SimSource:
             if self._world.rng.random() < 0.5:
                 self._disk = [kept for kept in self._disk if kept[0] > seq]
             self.machine.acked(seq)
-            self._tries += 1
             self.pump()
 
     def _timeout(self, tries: int) -> None:
