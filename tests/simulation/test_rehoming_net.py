@@ -68,6 +68,31 @@ def test_rows_that_return_after_an_abort_stay_ahead_of_the_word_behind_them(faul
     assert in_order == (fault is None)
 
 
+@pytest.mark.parametrize("where", ["where the ways meet", "on the new branch"])
+def test_rows_that_are_held_for_who_is_on_its_way_follow_the_word_that_their_keys_move(where: str) -> None:
+    """The command to begin may be late, and find rows that rules have led to the old place and that wait for it."""
+    root, old, new, site = (SiteId(f"s{i}") for i in range(4))
+    parents = {old: (root, Link(1.0)), new: (root, Link(1.0)), site: (old, Link(1.0))}
+    anchor, last_mile = (root, (root, old)) if where == "where the ways meet" else (new, (root, new))
+    net = RehomingNet(Random(1), Topology.tree(root, parents), {"d0": (anchor, ["k0"])})
+    net.own(keys("k0"), PlaceId(site))
+    m = Migration(MigrationId("m"), OP, keys("k0"), PlaceId(site), PlaceId(anchor), anchor, "live", anchor, root)
+    net.running[m.id] = m
+    net.send(anchor, "k0", source="d0")
+    net.settle()
+    assert net.rehome(site, new)
+    approaches = net.routers[new].rehomings.new_branch.approaches
+    while anchor == new and not any(each.settling for each in approaches.values()):
+        net.stir_once()
+    net.settle(but={last_mile})
+    net.send(anchor, "k0", source="d0")
+    net.begin(m)
+    net.settle()
+    assert net.statuses(m.id)[-1] == "done" and not net.open
+    (results,) = net.lines.values()
+    assert [seq for seq, _ in results] == [0, 1]
+
+
 def moving_up(router: type[Router] = Router, target: int = 2) -> tuple[RehomingNet, Migration, list[SiteId]]:
     """s0 <- s1 <- s2 <- s3, and s4 beside s1: a key of s3 has been told to go to one of the sites above."""
     sites = [SiteId(f"s{i}") for i in range(5)]

@@ -161,21 +161,35 @@ class Rehomings:
             self.new_branch.treat(number, item, via)
 
     def review(self) -> None:
-        """Rows that are held for keys of which something else is known now go where that says, ahead of later ones."""
+        """Rows that are held for keys of which something else is known now go where that says, ahead of later ones.
+
+        They go as if they had come only now. If a migration of their keys has begun meanwhile, what its anchor makes of
+        them is held again: behind the marker that says so.
+        """
         holdings: list[Turn | Parting | Approach] = [
             *self.fence.turns.values(),
             *self.old_branch.partings.values(),
             *self.new_branch.approaches.values(),
         ]
         for holding in holdings:
+            going: list[tuple[Rows | Clock, SiteId | None]] = []
             held, holding.held = holding.held, []
             for item, via in held:
                 if isinstance(item, Rows | Clock) and item.dest is None:
-                    self._review(holding, item, via)
+                    for part, waits in self._parts(holding, item, via):
+                        if waits:
+                            holding.held.append((part, via))
+                        else:
+                            going.append((part, via))
                 else:
                     holding.held.append((item, via))
+            for part, via in going:
+                self._router.route(part, via)
 
-    def _review(self, holding: Turn | Parting | Approach, item: Rows | Clock, via: SiteId | None) -> None:
+    def _parts(
+        self, holding: Turn | Parting | Approach, item: Rows | Clock, via: SiteId | None
+    ) -> Iterator[tuple[Rows | Clock, bool]]:
+        """Of rows that are held: what still has to wait, and what has not."""
         rest: Rows | Clock | None = item
         table = self._router.table
         for route, keys in table.partition(item.op, everything(table, item.op)):
@@ -183,13 +197,9 @@ class Rehomings:
             if part is None:
                 continue
             if via == holding.child and isinstance(holding, Approach):
-                waits = route != Up()
+                yield part, route != Up()
             else:
-                waits = route == InRehoming(holding.rehoming.number)
-            if waits:
-                holding.held.append((part, via))
-            else:
-                self._router.route(part, via)
+                yield part, route == InRehoming(holding.rehoming.number)
 
     # --- what passing items teach ---
 
