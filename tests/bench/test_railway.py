@@ -28,7 +28,7 @@ def test_a_change_is_carried_out_when_its_train_is_at_the_station_that_was_told(
 
 def test_a_train_that_went_on_before_it_was_deployed_is_deployed_once() -> None:
     railway = Railway(Setting(trains=1, edges=4, apps=1, change_every_s=0.1))
-    (one,), (two,) = railway.leave(0.0), railway.leave(100.0)
+    _, (two,) = railway.leave(0.0), railway.leave(100.0)
     railway.redeployed(redeployed(two), 250.0)
     assert railway.latencies_ms == [250.0, 150.0] and not railway.open_changes
 

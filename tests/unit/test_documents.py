@@ -5,6 +5,7 @@ What a document claims in prose nobody can test; these are the parts that go sta
 
 import re
 import shlex
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -109,6 +110,13 @@ def test_readme_shows_the_table_of_a_search(capsys: pytest.CaptureFixture[str]) 
 
 def test_the_page_of_mechanisms_is_what_the_code_prints() -> None:
     assert text_of("docs/mechanisms.md") == page(), "run make docs"
+
+
+def test_the_licence_that_is_named_is_there() -> None:
+    project = tomllib.loads(text_of("pyproject.toml"))["project"]
+    assert (project["license"], project["license-files"]) == ("Apache-2.0", ["LICENSE"])
+    assert "Apache License\n                           Version 2.0, January 2004" in text_of("LICENSE")
+    assert "[Apache-2.0](LICENSE)" in text_of("README.md")
 
 
 @pytest.mark.parametrize("document", DOCUMENTS)

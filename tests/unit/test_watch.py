@@ -217,6 +217,18 @@ def test_the_end_shows_steady_state_costs_and_proof() -> None:
         assert text_of_row in text
 
 
+def test_the_end_says_from_when_on_a_result_is_late() -> None:
+    """5 sigma of a calm machine are little: without the threshold nobody can tell what a disruption of 400 ms means."""
+    paper = StringIO()
+    ended = found(told())
+    show(Console(file=paper, width=80), ended)
+    line = next(line for line in paper.getvalue().splitlines() if line.startswith("late from (mean + 5 sigma)"))
+    assert [float(each) for each in line.split()[-3:]] == [
+        round(each.moved.calm.mean_ms + 5 * each.moved.calm.sigma_ms) for each in ended.reconfigurations
+    ]
+    assert "make\na detour by way of the cloud until its key has followed" in paper.getvalue()
+
+
 def test_a_proof_that_fails_shows_what_differs() -> None:
     paper = StringIO()
     show(Console(file=paper, width=80), found(told(), replace(FINE, lost=2, states_that_differ=("tm/mov_avg car1",))))

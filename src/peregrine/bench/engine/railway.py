@@ -9,10 +9,10 @@ station, picks what the application wants of the train, ahead of the count in th
 changes: the host query is stopped and started again, once for all applications (`holistic concurrent`) or once for each
 (`holistic serial`), then the tree changes; rows wait meanwhile.
 
-A change is carried out when its train is where it was told to be and all keys that were to follow it have followed. One of
-a redeployment that left plans out is not: its train has arrived, its keys have not. What is found is the mean of one
-change; ISQD adds up those of a run. A cell in which some train never arrives fails; of the changes that were left out the
-rules tell (`carried_out` in `expected.toml`).
+A change is carried out when its train is where it was told to be and all keys that were to follow it have followed. A
+change of a redeployment that left plans out is not: its train has arrived, its keys have not. What is found is the mean
+of one change; ISQD adds up those of a run. A cell in which some train never arrives fails; the rules (`carried_out` in
+`expected.toml`) fail those in which keys were left behind.
 """
 
 import threading

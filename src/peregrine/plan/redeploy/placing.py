@@ -148,7 +148,7 @@ class Placing:
             if above not in world.links.get(below, {}):
                 raise PlanError(
                     f"{site} was removed, but its state cannot leave: the link {below} - {above} is gone",
-                    "bring the link back until the site is empty, or restore its keys from replicas",
+                    "bring the link back until the site is empty, or tell that the site stays (SiteSet)",
                 )
             if above in world:
                 break
@@ -270,7 +270,7 @@ class Placing:
                 return place if world.has_place(place) and site == site_of(place) else free
         raise PlanError(
             f"{op} must leave {place}, and no site from {lowest} up to the root has room for it",
-            f"give a site on the way more slots{_of_its_own(op, place, ', or a host')}, or stop an application",
+            f"give a site on the way{_of_its_own(op, place, ' that has a host')} more slots, or move an operator away",
         )
 
 
