@@ -408,7 +408,7 @@ def mechanisms() -> None:
     for each in MECHANISMS.values():
         traits = {
             "state by way of a store": not each.direct,
-            "helped by checkpoints": each.checkpoint_assisted,
+            "helped by copies that are kept ahead of time": each.checkpoint_assisted,
             "chunk after chunk": each.chunked,
             "outputs may change order": not each.ordered,
             "loses state, as declared": not each.lossless,

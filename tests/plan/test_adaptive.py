@@ -76,6 +76,16 @@ def test_the_strategy_decides_by_the_keys_that_it_is_asked_about() -> None:
     assert "hot-first" in adaptive.reasons(keys, metrics)[0]
 
 
+@pytest.mark.parametrize(("there", "told"), [(0, "0 of these 20"), (5, "5 of these 20")])
+def test_the_reasons_say_which_replicas_there_are_and_that_a_plan_makes_none(there: int, told: str) -> None:
+    loads = {f"quiet{i}": Load(0.0, 10**6) for i in range(20)}
+    keys = list(loads)
+    metrics = Metrics(OpId("app/op"), 16, loads, replicated=frozenset(keys[:there]))
+    said = Adaptive(MUCH).reasons(keys, metrics)[2]
+    assert "worth their cost for 100% of the keys" in said
+    assert f"{told} have one at the target, and this plan makes none" in said
+
+
 def test_what_the_target_has_a_fresh_replica_of_need_not_be_cut() -> None:
     loads = {"busy": Load(1e6, 10**6), **{f"quiet{i}": Load(0.0, 10**6) for i in range(20)}}
     metrics = Metrics(OpId("app/op"), 16, loads)

@@ -8,7 +8,8 @@
                 longer, for nothing.
     replicas    of the keys that are not touched (Spacker: of half of them), if much would have to travel and few keys
                 are touched: what is fresh need not travel, and keeping it costs nothing.
-                None otherwise: what is touched all the time would be shipped all the time.
+                None otherwise: what is touched all the time would be shipped all the time. A plan makes no replicas, it
+                uses those that `replicate` has kept until then.
 
 What is much is measured (plan/calibration.py). A decision comes with its reasons, for whoever reads the preview.
 """
@@ -81,8 +82,8 @@ def _replication(inputs: Inputs, much: Calibration) -> tuple[Replicate, str]:
     )
     if rounds > 1 and inputs.access_ratio < much.low_access_ratio:
         share = 1 - inputs.access_ratio
-        return Ratio(share), f"replicas of {share:.0%} of the keys, the quietest: {known}"
-    return no_replicas, f"no replicas: {known}"
+        return Ratio(share), f"replicas are worth their cost for {share:.0%} of the keys, the quietest: {known}"
+    return no_replicas, f"replicas are not worth their cost: {known}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +103,11 @@ class Adaptive:
         return self._of(keyspace, metrics).replicate(keyspace, metrics)
 
     def reasons(self, keys: Sequence[Unit], metrics: Metrics) -> tuple[str, ...]:
-        return self._decision(keys, metrics).reasons
+        """A plan uses the replicas that are there and makes none, so its reasons say which there are."""
+        have = sum(key in metrics.replicated for key in keys)
+        there = f"{have:,} of these {len(keys):,} have one at the target, and this plan makes none"
+        order, chunk, replicate = self._decision(keys, metrics).reasons
+        return order, chunk, f"{replicate}; {there}"
 
     def _of(self, keys: Sequence[Unit], metrics: Metrics) -> Fixed:
         return self._decision(keys, metrics).functions

@@ -1,4 +1,7 @@
-"""Every mechanism of the survey, by name. A new one is a new small file and one line here."""
+"""Twelve mechanisms by name, for most kinds of the survey's taxonomy; `__main__.py` says which kinds are not there.
+
+A new one is a new small file and one line here.
+"""
 
 from collections.abc import Mapping
 

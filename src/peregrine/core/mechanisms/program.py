@@ -194,7 +194,7 @@ class Mechanism:
     """A program and its place in the survey's taxonomy."""
 
     name: str
-    survey: str  # the survey's name and a system that is known for it
+    survey: str  # the survey's name, and a system that does so or in what it differs from one
     track: Track
     movement: Movement
     direct: bool  # state goes from host to host, or by way of a store

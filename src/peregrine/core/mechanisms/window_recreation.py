@@ -1,4 +1,7 @@
-"""Parallel-track without state (survey IV-C; StreamCloud, UniMiCo): D fills its own windows from the copied rows.
+"""Parallel-track without state (survey III-A, IV-C): D fills its own windows from the copied rows.
+
+It is not StreamCloud's, where S works off the windows before a timestamp and D those behind it: here D is mute until it
+takes over all windows at once.
 
 When every window that S had open at R is closed, the windows at both are the same and D takes over. The time that
 this takes is the time that windows live. No window travels, but what a key has beside its windows does, twice (decision
@@ -26,7 +29,7 @@ from peregrine.core.migrate import Role
 WINDOW_RECREATION = replace(
     LIVE,
     name="window-recreation",
-    survey="parallel-track, window-recreation (StreamCloud)",
+    survey="parallel-track, window-recreation; with a mute target, where StreamCloud hands over at a timestamp",
     movement=Movement.NONE,
     needs=frozenset({"windowed", "static sources"}),
     summary="Copy K muted to D, which starts with empty windows; switch when the windows of before have closed.",
