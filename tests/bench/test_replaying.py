@@ -142,7 +142,7 @@ def test_a_replay_that_takes_too_long_is_stopped(monkeypatch: pytest.MonkeyPatch
 
 def test_replays_stand_beside_what_moves_state_in_deployments_of_their_own() -> None:
     found = cells(ISQD, "quick")
-    first = [cell for cell in found if cell.x_label == "4 MB"]
+    first = [cell for cell in found if cell.x_label == "4 MiB"]
     assert {cell.setting.mechanism for cell in first} == {"live", *REPLAYS}
     together = [[cell.variant for cell in group] for group in groups(ISQD, first)]
     assert ["streamed", "hop by hop"] in together

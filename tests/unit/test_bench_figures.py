@@ -211,8 +211,8 @@ def large(jitter_ms: float, written: float) -> dict[str, float]:
 
 
 def test_large_state_compares_jitter_and_what_a_batch_writes_with_what_there_is() -> None:
-    sizes = {"10 KB": large(50.0, 20e3), "10 MB": large(80.0, 524288.0)}
-    found = {"live": {"sizes": sizes}, "untouched": {"trigger_ms": {"nothing": 50.0, "100 MB": 53.0}}}
+    sizes = {"10 KiB": large(50.0, 20e3), "10 MiB": large(80.0, 524288.0)}
+    found = {"live": {"sizes": sizes}, "untouched": {"trigger_ms": {"nothing": 50.0, "100 MiB": 53.0}}}
     flat, beside, written, *_ = large_state.figures(found)
     assert (flat.value, flat.verdict) == (1.6, "pass")
     assert (beside.value, beside.verdict) == (1.06, "pass")

@@ -31,7 +31,7 @@ Full = Annotated[bool, typer.Option("--full/--quick", help="All values and repet
 Folder = Annotated[Path, typer.Option("--out", help="Where results are kept.", file_okay=False)]
 Again = Annotated[bool, typer.Option("--again", help="Also what is there already.")]
 Variants = Annotated[list[str] | None, typer.Option("--variant", help="Only this one; may be given again.")]
-Labels = Annotated[list[str] | None, typer.Option("--value", help="Only where the axis says this, as 80 or '10 MB'.")]
+Labels = Annotated[list[str] | None, typer.Option("--value", help="Only where the axis says this, as 80 or '10 MiB'.")]
 RESULTS = Path("build/bench")
 _STYLES = {"pass": "bold green", "fail": "bold red", "not run": "yellow"}
 

@@ -33,7 +33,7 @@ CELLS = f"""
     FROM summary GROUP BY experiment, variant, mechanism, x ORDER BY experiment, x, variant
 """
 # What the others are held against: the first of these that an experiment has.
-REFERENCES = ("live", "streamed", "incremental", "drive", "warm", "adaptive")
+REFERENCES = ("live", "streamed", "incremental", "drive", "warm", "adaptive", "hourly")
 _NONE_AT_ALL = ("disruption_ms", "downtime_ms", "recovery_ms")
 
 

@@ -36,7 +36,7 @@ from peregrine.types import OpId, PlaceId, SiteId
 log = logging.getLogger(__name__)
 
 CLOUD = SiteId("cloud")
-# 1 GB hop by hop, over three links of 200 Mbit/s, takes 140 s on a machine that has nothing else to do.
+# 1 GiB hop by hop, over three links of 200 Mbit/s, takes 140 s on a machine that has nothing else to do.
 PATIENCE_S = 400.0
 IN_VAIN_S = 20.0  # for a deployment in which something failed
 REPLICAS_S = 1.5

@@ -13,7 +13,7 @@ The rules are in `expected.toml`:
                             # "most": of `measure` of `one`, or of any variant, at `x` or where it is worst
                             # "least": the same; without `x` all values of the sweep must have been run
                             # "proof": nothing lost, repeated, out of order; "missing": nobody measures it yet
-    x = 10485760            # or as the axis says it: "10 MB"
+    x = 10485760            # or as the axis says it: "10 MiB"
     size = "full"           # it says nothing of the other size
     per = 1000              # "most", "least": in what the measure is told, here in seconds
     same_run = true         # the cells must be of one run

@@ -62,11 +62,11 @@ MEASURES = {
 BY_STRATEGY = "by-strategy"
 DRIVES = ("drive", "pass", "ping-pong", "ping-pong-late")
 BEGINNINGS = ("warm", "cold")
-RENTS = ("cloud", "edge", "adaptive")
+RENTS = ("cloud", "edge", "hourly")
 DEPLOYMENTS = ("incremental", "holistic concurrent", "holistic serial")
 REPLAYS = ("replay best", "replay average", "replay worst")  # beside mechanisms: engine/replaying.py
 CASE = "case"
-_BYTES = ("bytes", "KB", "MB", "GB", "TB")
+_BYTES = ("bytes", "KiB", "MiB", "GiB", "TiB")
 # Replicas cost what comes next something; a restart leaves Spark cold.
 _LAST = {BY_STRATEGY: 1, "replica": 2, "restart": 3}
 # What a mechanism needs to be what it is.

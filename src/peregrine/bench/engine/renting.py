@@ -1,9 +1,10 @@
 """Cells that tell what a deployment would cost in a month (Shepherd VI-C): what it rents, and what it sends.
 
 A day of five cameras goes by in seconds: each step stands for an hour, in which some of them see traffic and send
-frames. Frames are looked at in the cloud, at the edge, or, `adaptive`, wherever this hour is cheaper: the operator
-moves, live. The edge is rented while somebody looks at frames there. Bytes are those that came to the cloud over its
-link, by its journal, as if frames were as large as Shepherd's.
+frames. Frames are looked at in the cloud, at the edge, or, `hourly`, wherever this hour is cheaper: the operator moves,
+live. Nothing is measured for that: the cell knows beforehand how many cameras see traffic in the hour that begins. The
+edge is rented while somebody looks at frames there. Bytes are those that came to the cloud over its link, by its
+journal, multiplied: from seconds to hours, and from our frames to the size of Shepherd's.
 """
 
 import time
@@ -86,7 +87,7 @@ def run_cell(cell: Cell) -> Measured:
 
 def at_hour(way: str, active: int, frames_per_s: float) -> SiteId:
     """Where so many cameras are looked at; each sends so many frames when it sees something."""
-    if way != "adaptive":
+    if way != "hourly":
         return EDGE if way == "edge" else CLOUD
     saved_gb = active * frames_per_s * HOUR_S * FRAME_BYTES * (1 - KEPT) / 1e9
     return EDGE if saved_gb * TRANSFER_PER_GB > MACHINE_PER_HOUR * EDGE_SURCHARGE else CLOUD

@@ -1,4 +1,4 @@
-"""A live migration with 10 KB to 100 MB of state for a key: what travels grows with the state, the jitter does not.
+"""A live migration with 10 KiB to 100 MiB of state for a key: what travels grows with the state, the jitter does not.
 
 Two of ten keys are large, one of them moves. Each row changes one small entry of its key's map, so a batch has to write
 one piece of each large key, however large it is. At the end every large map is read whole, where it is then.
@@ -31,7 +31,7 @@ OP, SINK = OpId("large/hoard"), OpId("large/results")
 GROUPS, KEYS = 4, 10
 MOVES, STAYS = "k0", "k5"
 ENTRY_BYTES = 1 << 10
-SIZES = {"10 KB": 10 << 10, "1 MB": 1 << 20, "10 MB": 10 << 20, "100 MB": 100 << 20}
+SIZES = {"10 KiB": 10 << 10, "1 MiB": 1 << 20, "10 MiB": 10 << 20, "100 MiB": 100 << 20}
 COUNT, AUDIT = "count", b"audit"
 
 
@@ -92,7 +92,7 @@ def live(scale: Scale) -> Found:
     sizes: dict[str, Any] = {}
     proofs: dict[str, Any] = {}
     stream.heat(scale.pick(10, 5))
-    for name in SIZES if not scale.quick else ("10 KB", "10 MB"):
+    for name in SIZES if not scale.quick else ("10 KiB", "10 MiB"):
         with stream.running(workload(SIZES[name]), [EDGE], at=EDGE) as flow:
             flow.warm_up(KEYS, scale.pick(8, 6))
             sizes[name] = _move(flow, scale)
@@ -150,11 +150,11 @@ def _prove(flow: Stream, large_bytes: int) -> proof.Proof:
 
 
 def untouched(scale: Scale) -> Found:
-    """The time of a batch beside a key of 100 MB, and beside one with nothing."""
+    """The time of a batch beside a key of 100 MiB, and beside one with nothing."""
     triggers: dict[str, float] = {}
     proofs: dict[str, Any] = {}
     stream.heat(scale.pick(10, 5))
-    for name, size in (("nothing", 0), ("100 MB", SIZES["100 MB"])):
+    for name, size in (("nothing", 0), ("100 MiB", SIZES["100 MiB"])):
         with stream.running(workload(size, skip=frozenset({MOVES, STAYS}))) as flow:
             flow.warm_up(KEYS, scale.pick(8, 6))
             from_ms = stream.now_ms()
@@ -178,13 +178,13 @@ def figures(found: Mapping[str, Found]) -> list[Figure]:
     triggers: Mapping[str, float] = found["untouched"]["trigger_ms"]
     largest = list(sizes)[-1]
     return [
-        flat_jitter(f"10 KB to {largest} for each key", sizes.values()),
+        flat_jitter(f"10 KiB to {largest} for each key", sizes.values()),
         Figure(
-            "batch beside an untouched key of 100 MB / of nothing",
-            ratio(triggers["100 MB"], triggers["nothing"]),
+            "batch beside an untouched key of 100 MiB / of nothing",
+            ratio(triggers["100 MiB"], triggers["nothing"]),
             "x",
             at_most(1.1),
-            f"{triggers['100 MB']:.1f} / {triggers['nothing']:.1f} ms",
+            f"{triggers['100 MiB']:.1f} / {triggers['nothing']:.1f} ms",
         ),
         Figure(
             f"written by a batch that touches {largest} / its state",
