@@ -1,5 +1,8 @@
 """One TOML file becomes one frozen configuration.
 
+The sites are names on one machine, with a router process each; latency, bandwidth and loss of their links are emulated.
+No key says where a site is, or which Spark cluster it has.
+
 A file is validated whole when it is loaded: every mistake is found, each with its place, and they are raised together.
 What a key may hold is written once, in the tables below, and its default once, in the settings' fields. Nothing here
 acts on a configuration.

@@ -2,6 +2,9 @@
 
 Commands may be lost with a router that is down: the machine sends them again until they are answered. News may be lost
 with this process: the machine asks again. What it was told and has decided is on its disk (durable_manager.py).
+
+No row passes here. But the manager lives in the process that has called `run` or `local`, and routers and Spark end
+with that process: a manager that is down while rows flow exists in the simulator, and not yet here.
 """
 
 import logging

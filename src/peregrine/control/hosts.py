@@ -1,4 +1,8 @@
-"""Hosts as processes: one Spark application for each site, on any master (`local(..., hosts="per-site")`).
+"""Hosts as processes: one Spark application for each site (`local(..., hosts="per-site")`).
+
+All of them are on this machine. Their `master` may be a local one or a `local-cluster`; executors elsewhere would not
+reach the routers, which listen on loopback, nor open the paths that the driver names (checkpoints, the file of places,
+the chunk store).
 
 Everything that an application starts (Spark's driver, executors, Python workers) is in the session of its process, and
 that is how the end of all of it is seen: the next one must not go on from a checkpoint into which the last one writes.

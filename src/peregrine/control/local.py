@@ -1,5 +1,7 @@
 """A deployment on one machine: a router process for each site, one Spark session that hosts all of them, and a manager.
 
+Sites are names, and the links between them are emulated: everything listens on loopback.
+
     with local(topology, specs, operators) as deployment:
         device = deployment.device("car1", "edge1", roaming=True)
         deployment.submit(plan)
@@ -58,7 +60,8 @@ def local(
     """`initial` says where keys are when the deployment begins; one that goes on knows better where they are.
 
     `tls`: with a certificate that is made for this deployment; other files can be named in the routers' settings.
-    `hosts`: "per-site" gives each site a Spark application of its own, at the given Spark `master` (hosts.py).
+    `hosts`: "per-site" gives each site a Spark application of its own, on this machine as well; `master` is the Spark
+    master of each, or of the one session, and its executors must be on this machine (hosts.py).
     `apart`: places that the caller serves (control/transforms.py).
     `runner`: "continuous" applies rows as they come, of all sites or of those that are named; else in batches.
     `trigger_ms`: how often a batch begins; 0: as soon as the last one has ended.

@@ -1,4 +1,4 @@
-"""`python -m peregrine.spark.host_process --config FILE`: a host as a Spark application of its own, on any master.
+"""`python -m peregrine.spark.host_process --config FILE`: a host as a Spark application of its own, on this machine.
 
 Prints a line of JSON, {"pid": ...}, when its query runs, and then answers requests that come by its standard input: one
 JSON object on a line, one line back. Ends when that closes, on SIGTERM and SIGINT, and when its parent is gone, and
@@ -32,7 +32,7 @@ FAILED, WRONG = 1, 2  # exit codes: it could not go on; it was told something wr
 
 
 class HostSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """`host` as in one process; `master` and `spark` (settings) say where and how it runs."""
+    """`host` as in one process; `master` and `spark` (settings) say how it runs. Executors must be on this machine."""
 
     host: host.HostConfig
     master: str

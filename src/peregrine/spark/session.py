@@ -39,7 +39,8 @@ def open_session(
     log_file: Path | None = None,
     master: str | None = None,
 ) -> "SparkSession":
-    """A session on this machine or at a `master`, or the one that this process already has.
+    """A session on this machine or at a `master`, or the one that this process already has. The settings bind the
+    driver to loopback, so the executors of a `master` must be on this machine, too.
 
     What Spark and its workers print goes to `log_file`, if there is one, from here on.
     """
