@@ -45,7 +45,7 @@ test-spark: java ## run the tests on Spark, in two sessions
 test-kills: java ## kill every part in every phase of a migration or a tree change, on Spark; takes half an hour or more
 	@PEREGRINE_KILLS=all $(BIN)/python -m pytest tests/spark/test_kills.py tests/spark/test_per_site.py tests/spark/test_tree_changes.py tests/spark/test_tree_changes_faults.py tests/spark/test_roaming.py
 
-test-mechanisms: java ## move every application by every mechanism, on Spark; takes a quarter of an hour
+test-mechanisms: java ## move the applications by each mechanism that fits them, on Spark; takes a quarter of an hour
 	@PEREGRINE_MECHANISMS=all $(BIN)/python -m pytest tests/spark/test_mechanisms.py
 
 lint: install ## check style, format and types

@@ -34,16 +34,21 @@ def text_of(name: str) -> str:
 
 
 def commands(program: str) -> list[list[str]]:
-    """The words of every command of README that starts with `program`, without it and without comments."""
-    code = FENCED.sub("", text_of("README.md"))
+    """The words of every command of these pages that starts with `program`, without it and without comments."""
+    code = FENCED.sub("", shown())
     lines = [shlex.split(indented or span, comments=True) for indented, span in CODE.findall(code) if "'" not in span]
     return [words[1:] for words in lines if words and words[0].removeprefix(".venv/bin/") == program]
 
 
+def shown() -> str:
+    """The pages that show commands and what they print."""
+    return text_of("README.md") + text_of("docs/simulator.md")
+
+
 def blocks() -> dict[str, list[str]]:
-    """What README shows of a command's output, by the first word of the block; blanks do not count."""
-    shown = [[" ".join(line.split()) for line in block.splitlines()] for block in FENCED.findall(text_of("README.md"))]
-    return {lines[0].split()[0]: [line for line in lines if line] for lines in shown}
+    """What these pages show of a command's output, by the first word of the block; blanks do not count."""
+    found = [[" ".join(line.split()) for line in block.splitlines()] for block in FENCED.findall(shown())]
+    return {lines[0].split()[0]: [line for line in lines if line] for lines in found}
 
 
 def printed(capsys: pytest.CaptureFixture[str], *arguments: str) -> list[str]:
@@ -64,14 +69,14 @@ def test_the_documents_are_found() -> None:
     assert {"README.md", "ARCHITECTURE.md", "CHANGELOG.md", "docs/glossary.md", "docs/mechanisms.md"} <= set(DOCUMENTS)
 
 
-def test_every_make_target_of_readme_exists() -> None:
+def test_every_make_target_that_is_shown_exists() -> None:
     named = {word for words in commands("make") for word in words}
     targets = set(re.findall(r"^([a-z-]+):", text_of("Makefile"), re.MULTILINE))
     assert {"demo", "test", "lint", "bench-core", "simulate", "docs"} <= named
     assert named <= targets
 
 
-def test_every_peregrine_command_of_readme_exists_with_its_options() -> None:
+def test_every_peregrine_command_that_is_shown_exists_with_its_options() -> None:
     known = {name: command.params for name, command in typer.main.get_command(app).commands.items()}  # type: ignore[attr-defined]
     named = [words for words in commands("peregrine") if words]
     assert {words[0] for words in named} == {"demo", "simulate", "mechanisms", "bench", "guide"}
@@ -81,27 +86,27 @@ def test_every_peregrine_command_of_readme_exists_with_its_options() -> None:
 
 
 @pytest.mark.parametrize("command", ["demo", "simulate"])
-def test_help_names_the_options_that_readme_uses(capsys: pytest.CaptureFixture[str], command: str) -> None:
+def test_help_names_the_options_that_are_shown(capsys: pytest.CaptureFixture[str], command: str) -> None:
     used = {word for words in commands("peregrine") if words[:1] == [command] for word in words if OPTION.match(word)}
     helped = set(OPTION.findall("\n".join(printed(capsys, command, "--help"))))
     assert used and used <= helped
 
 
-def test_readme_shows_what_the_demo_prints(capsys: pytest.CaptureFixture[str]) -> None:
-    """README leaves lines out at `...`; whatever it shows is there, in this order."""
+def test_the_page_of_the_simulator_shows_what_the_demo_prints(capsys: pytest.CaptureFixture[str]) -> None:
+    """The page leaves lines out at `...`; whatever it shows is there, in this order."""
     rest = iter(printed(capsys, "demo", "--simulated", "--fast"))
     missing = [line for line in blocks()["One"] if line != "..." and line not in rest]
-    assert not missing, "run .venv/bin/peregrine demo --simulated --fast and copy what it prints into README"
+    assert not missing, "run .venv/bin/peregrine demo --simulated --fast and copy what it prints into docs/simulator.md"
 
 
-def test_readme_shows_the_table_of_a_search(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_page_of_the_simulator_shows_the_table_of_a_search(capsys: pytest.CaptureFixture[str]) -> None:
     """The numbers differ with the seeds and the machine; what is counted does not."""
 
     def names(lines: list[str]) -> set[str]:
         return {line.rpartition(" ")[0] for line in lines} - {""}
 
-    shown = names(blocks()["runs"])
-    assert shown - set(MECHANISMS) == names(printed(capsys, "simulate", "--seeds", "2")) - set(MECHANISMS)
+    counted = names(printed(capsys, "simulate", "--seeds", "2"))
+    assert names(blocks()["runs"]) - set(MECHANISMS) == counted - set(MECHANISMS)
     assert "violations 0" in blocks()["runs"]
 
 
@@ -117,6 +122,10 @@ def test_the_licence_that_is_named_is_there() -> None:
     assert (project["license"], project["license-files"]) == ("Apache-2.0", ["LICENSE"])
     assert "Apache License\n                           Version 2.0, January 2004" in text_of("LICENSE")
     assert "[Apache-2.0](LICENSE)" in text_of("README.md")
+
+
+def test_readme_can_be_read_at_once() -> None:
+    assert len(text_of("README.md").splitlines()) <= 150, "move what is more into docs/"
 
 
 @pytest.mark.parametrize("document", DOCUMENTS)
