@@ -6,11 +6,23 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from peregrine.bench.spark import experiment, figures, large_state, many_keys, memory, moves, steady, throughput
+from peregrine import InMemory, proof
+from peregrine.bench.spark import (
+    application,
+    experiment,
+    figures,
+    large_state,
+    many_keys,
+    memory,
+    moves,
+    steady,
+    throughput,
+)
 from peregrine.bench.spark.experiment import Experiment, Found, PartFailed, Scale
 from peregrine.bench.spark.figures import Figure, Outcome, at_least, at_most
 from peregrine.core.rows import UNCHAINED, Row
 from peregrine.types import SourceId
+from peregrine.workloads import road, tm
 
 FINE = {
     "rows_in": 10,
@@ -115,6 +127,23 @@ def test_a_part_that_fails_leaves_its_last_words_and_no_figures(monkeypatch: pyt
 
 
 # --- figures of each experiment ---
+
+
+def test_an_application_is_told_beside_the_plain_query_with_both_sizes_of_batches() -> None:
+    found = {"microbatch": 60e3, "continuous": 90e3, "plain 50000": 45e3, "plain 100000": 90e3}
+    shown = application.figures({part: {"rows_per_s": value} for part, value in found.items()})
+    assert [each.value for each in shown] == pytest.approx([60 / 45, 60 / 90, 2.0, 1.0])
+    assert shown[0].note == "60,000 / 45,000 rows/s" and all(each.target is None for each in shown)
+
+
+def test_the_proof_of_the_application_knows_each_result_and_misses_one() -> None:
+    rows = 3 * application.KEYS
+    run = InMemory(tm.app([application.DEVICE], limit=road.LIMIT))
+    run.send("readings", [application.record(number) for number in range(rows)], sender=application.DEVICE)
+    came = run.results("results")
+    assert proof.prove(rows, application.lines(came), application.should(rows), {}, {}).holds
+    missing = proof.prove(rows, application.lines(came[:-1]), application.should(rows), {}, {})
+    assert missing.lost == 1 and not missing.holds
 
 
 def latency(mean_ms: float, p99_ms: float, trigger_ms: float) -> Found:

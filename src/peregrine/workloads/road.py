@@ -36,8 +36,12 @@ def speeds(numbers: Numbers) -> Speeds:
     return found
 
 
+def speed(number: int) -> float:
+    return (4000 + number * 7919 % 10007) / 100
+
+
 def payload(number: int, keys: int) -> bytes:
-    return _encode({"vehicle": vehicle(number, keys), "speed": (4000 + number * 7919 % 10007) / 100})
+    return _encode({"vehicle": vehicle(number, keys), "speed": speed(number)})
 
 
 def row(number: int, keys: int) -> Row:
