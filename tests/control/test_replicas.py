@@ -24,7 +24,8 @@ class Deployed:
         self.net = Net(owners=[(keys(*NAMES), AT_EDGE1)])
         self.specs = self.net.specs
         self.placement = Placement(self.net.topology, self.specs, [(OP, keys(*NAMES), AT_EDGE1)])
-        self.driver = SimpleNamespace(manager=SimpleNamespace(coordinator=SimpleNamespace(placement=self.placement)))
+        manager = SimpleNamespace(coordinator=SimpleNamespace(placement=self.placement))
+        self.driver = SimpleNamespace(ask=lambda question, *args: question(manager, *args))
         self.clients = {site: SimpleNamespace(offer=self._offering(site)) for site in self.net.topology.sites}
         self.commands: list[KeepReplicas | StopReplicas] = []
         self.now_ms = 0

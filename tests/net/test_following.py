@@ -10,6 +10,7 @@ import real_sites
 from guided import CLOUD, EDGES, MARGIN_M, Road, at, managed
 from real_sites import GROUPS, OP, SINK, Cluster, expected, fill, until
 
+from peregrine.control import questions
 from peregrine.control.auditing import audit_routers
 from peregrine.core.keyspace import KeySet
 from peregrine.core.operator import OpSpec
@@ -97,7 +98,7 @@ def test_a_car_that_follows_its_notices_along_four_edges_loses_repeats_and_reord
         manager.wait("down")
 
         def owners() -> set[PlaceId]:
-            return {manager.manager.coordinator.placement.owner(OP, key) for key in ("k0", "k1", "k2")}
+            return set(manager.ask(questions.owners, OP, ("k0", "k1", "k2")).values())
 
         for edge in way:
             drive.drive(edge)

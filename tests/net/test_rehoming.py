@@ -15,6 +15,7 @@ import pytest
 from real_sites import GROUPS, OP, Cluster, expected, fill, until
 from test_router_process import device_seq
 
+from peregrine.control import questions
 from peregrine.control.auditing import audit_routers
 from peregrine.control.changing import planning_of
 from peregrine.control.driver import ManagerDriver, Told
@@ -46,6 +47,11 @@ INITIAL: Initial = (
 )
 
 
+def rehomes(manager: Manager) -> bool:
+    """Is any site on its way from one parent to another?"""
+    return manager.redeploying is not None and bool(manager.redeploying.rehomer.commands())
+
+
 class Tree:
     """The routers, two devices that send a little at every `flow`, and the manager."""
 
@@ -67,9 +73,7 @@ class Tree:
 
     def is_on_its_way(self, target: SiteId) -> bool:
         """Has it left its old parent, and is it not settled below the new one?"""
-        redeploying = self.driver.manager.redeploying
-        assert redeploying is not None
-        return bool(redeploying.rehomer.commands()) and self.parent() == target
+        return self.driver.ask(rehomes) and self.parent() == target
 
     def settle(self) -> None:
         """While rows flow."""
@@ -147,7 +151,7 @@ def test_a_site_with_all_below_it_changes_its_parent_while_rows_flow(tree: Tree)
     assert [each.outcome for each in changed.redeployed] == [Status.DONE] and changed.put_off == ()
     assert tree.parent() == REGION2
     tree.proves()
-    assert tree.driver.manager.coordinator.placement.topology.parent(EDGE) == REGION2
+    assert tree.driver.ask(questions.topology).parent(EDGE) == REGION2
     links = {site: set(client.status().links) for site, client in tree.cluster.clients.items()}
     assert links[REGION1] == {CLOUD} and links[REGION2] == {CLOUD, EDGE} and links[EDGE] == {REGION2, SHOP}
 

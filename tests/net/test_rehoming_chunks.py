@@ -10,9 +10,10 @@ from typing import Any
 
 import pytest
 from real_sites import GROUPS, LEDGER, OP, OPERATORS, Cluster, HostLoop, Part, payload, until
-from test_rehoming import CLOUD, EDGE, KEYS, PARENTS, REGION1, REGION2, SHOP, Tree, managed
+from test_rehoming import CLOUD, EDGE, KEYS, PARENTS, REGION1, REGION2, SHOP, Tree, managed, rehomes
 
 from peregrine import proof
+from peregrine.control import questions
 from peregrine.core.big_map import BigMap
 from peregrine.core.coordinator import Status
 from peregrine.core.host import Emission, apply
@@ -101,7 +102,7 @@ def kept(cluster: Cluster, site: SiteId) -> int:
 def moved(tree: Tree, plan: str) -> bool:
     """Asked while rows flow."""
     tree.flow(1)
-    return plan not in tree.driver.manager.coordinator.running
+    return plan not in tree.driver.ask(questions.running)
 
 
 def settle_rows(tree: Tree) -> None:
@@ -118,9 +119,7 @@ def waits_for_chunks(tree: Tree, site: SiteId) -> bool:
 
 def has_arrived(tree: Tree) -> bool:
     """Is the site settled below its new parent, whatever else there is to do?"""
-    redeploying = tree.driver.manager.redeploying
-    assert redeploying is not None
-    return tree.parent() == REGION2 and not redeploying.rehomer.commands()
+    return tree.parent() == REGION2 and not tree.driver.ask(rehomes)
 
 
 def values(cluster: Cluster) -> dict[str, tuple[SiteId, Any]]:

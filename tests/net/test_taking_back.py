@@ -13,6 +13,7 @@ import pytest
 import real_sites
 from real_sites import GROUPS, OP, SINK, Cluster, expected, fill, until
 
+from peregrine.control import questions
 from peregrine.control.changing import planning_of
 from peregrine.control.driver import ManagerDriver, Told
 from peregrine.control.durable_manager import DurableManager, Initial
@@ -65,8 +66,7 @@ def test_what_has_moved_returns_when_the_rest_cannot_move_and_no_row_is_lost_or_
     news: list[Told] = []
     with ManagerDriver(durable, cluster.clients, news.append, cluster.introduce) as driver:
         cluster.ways = driver.introductions
-        coordinator = driver.manager.coordinator
-        until(lambda: driver.manager.attachments.at(SourceId("d")) == EDGE)
+        driver.wait_attached(SourceId("d"), EDGE, 20)
         cluster.kill(REGION3)
         for event in (
             SiteRemoved(REGION1, 2),
@@ -74,9 +74,9 @@ def test_what_has_moved_returns_when_the_rest_cannot_move_and_no_row_is_lost_or_
             SiteMoved(EDGE, REGION1, REGION2, Link(5.0, 100.0), 1),
         ):
             driver.tell(event)
-        until(lambda: coordinator.placement.owner(OP, "k1") == CLOUD, 30)
+        until(lambda: driver.ask(questions.owner, OP, "k1") == CLOUD, 30)
         fill(device, KEYS[300:600], 300)
-        (stuck,) = [plan for plan in coordinator.running if plan.endswith("-other-before")]
+        (stuck,) = [plan for plan in driver.ask(questions.running) if plan.endswith("-other-before")]
         assert cluster.clients[EDGE].status().parent == REGION1, "no site has changed its parent"
         driver.cancel(stuck)
         cluster.restart(REGION3)
@@ -89,7 +89,7 @@ def test_what_has_moved_returns_when_the_rest_cannot_move_and_no_row_is_lost_or_
         (back,) = [each for each in news if isinstance(each, PlanEnded) and each.plan.id.endswith("-back")]
         assert [(each.op, each.source, each.target) for each in back.moved] == [(OP, CLOUD, REGION1)]
         assert done.complete and done.wrong == ()
-        assert set(coordinator.placement.topology.sites) == {CLOUD, REGION2, EDGE}
+        assert set(driver.ask(questions.topology).sites) == {CLOUD, REGION2, EDGE}
         assert cluster.clients[EDGE].status().parent == REGION2
         fill(device, KEYS[900:], 900)
         assert device.flush(20)

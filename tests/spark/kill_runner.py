@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from peregrine import proof
+from peregrine.control import questions
 from peregrine.control.auditing import audit_deployment
 from peregrine.control.driver import News
 from peregrine.control.hosts import ONE_SESSION
@@ -82,7 +83,7 @@ def caller(directory: Path, hosts: str = ONE_SESSION, runner: str = "microbatch"
                 case {"pids": True}:
                     say(pids=pids(up))
                 case {"follow": site}:
-                    until(lambda site=site: owner(up, ROAMER) == site and up.driver.manager.idle)
+                    until(lambda site=site: owner(up, ROAMER) == site and up.driver.idle)
                     say(followed=owner(up, ROAMER) == site)
                 case {"prove": counts}:
                     say(proof=prove(up, counts, initial), given_up=up.supervisor.given_up)
@@ -104,7 +105,7 @@ def pids(up: Deployment) -> dict[str, int]:
 
 
 def owner(up: Deployment, car: str) -> PlaceId:
-    return up.driver.manager.coordinator.placement.owner(tm.MOV_AVG, car)
+    return up.driver.ask(questions.owner, tm.MOV_AVG, car)
 
 
 def _submit(up: Deployment, name: str, source: PlaceId, target: PlaceId) -> None:
@@ -137,7 +138,7 @@ def _quiet(up: Deployment, results: int) -> bool:
         found = up.results_at_rest()
     except TransportError:
         return False  # one of them was killed, and is not back yet
-    return found is not None and found >= results and up.driver.manager.idle
+    return found is not None and found >= results and up.driver.idle
 
 
 def until(true: Callable[[], bool]) -> None:

@@ -172,7 +172,7 @@ def _flow(running: Running, apps: list[Everything], rounds: list[Round]) -> list
     names = sorted({device for each in apps for device, _, _ in each.sent})
     devices = {name: running.device(name, (REGION, EDGE1, EDGE2)[i % 3]) for i, name in enumerate(names)}
     plans: list[str] = []
-    manager = running.deployment.driver.manager
+    manager = running.deployment.driver
     due = [PIECES * (nth + 1) // (len(rounds) + 1) for nth in range(len(rounds))]
     for nth in range(PIECES):
         if rounds and nth >= due[-len(rounds)] and manager.idle:

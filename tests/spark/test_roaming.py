@@ -90,7 +90,7 @@ class Ride:
 
         def is_there() -> bool:
             begun = {each.plan for each in list(self._watch.journeys.values())}
-            over = self._up.driver.manager.idle and begun == {each.plan.id for each in ended(self._watch)}
+            over = self._up.driver.idle and begun == {each.plan.id for each in ended(self._watch)}
             return over and self._watch.owners[CAR] == edge
 
         self._cars.flow_until(is_there, f"the key of {CAR} is at {edge}")

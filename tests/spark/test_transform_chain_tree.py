@@ -10,6 +10,7 @@ from test_transform import settle, until
 from test_transform_tree import EDGE1, EDGE2, LINK, TRAIN, Filming, check_scores, places, score, up
 
 from peregrine.app.model import App, Stream
+from peregrine.control import questions
 from peregrine.control.auditing import audit_deployment
 from peregrine.plan.redeploy.events import SiteMoved
 from peregrine.types import OpId
@@ -66,8 +67,7 @@ def test_of_keys_at_two_sites_those_follow_a_train_that_would_not_be_above_it(sp
         settle(running)
         assert set(running.transforms.queries) == {"cloud/score", "edge1/score"}
         filming.changed(SiteMoved(TRAIN, EDGE1, EDGE2, LINK, 1))
-        placement = running.deployment.driver.manager.coordinator.placement
-        owners = {camera: placement.owner(OpId("cameras/score"), camera) for camera in ("c0", "c1", "c2")}
+        owners = running.deployment.driver.ask(questions.owners, OpId("cameras/score"), ("c0", "c1", "c2"))
         assert owners == {"c0": "edge2/score", "c1": "edge2/score", "c2": "cloud/score"}
         filming.film(30)
         settle(running)

@@ -19,6 +19,7 @@ from test_transform import settle, until
 from harness import OP, SINK, row
 from peregrine.app.aggregates import Count
 from peregrine.app.model import App
+from peregrine.control import questions
 from peregrine.control.auditing import audit_deployment
 from peregrine.control.running import Running, run
 from peregrine.core import wire
@@ -107,7 +108,7 @@ def up(app: App, directory: Path, at: Any) -> Iterator[Running]:
 
 
 def places(running: Running, op: str) -> set[str]:
-    return set(running.deployment.driver.places([OpId(f"cameras/{op}")]))
+    return set(running.deployment.driver.ask(questions.places, [OpId(f"cameras/{op}")]))
 
 
 def practised(running: Running, place: str) -> bool:

@@ -18,6 +18,7 @@ import pytest
 from msgspec import structs
 
 from peregrine import proof
+from peregrine.control import questions
 from peregrine.control.auditing import audit_deployment
 from peregrine.control.hosts import ONE_SESSION, PER_SITE
 from peregrine.control.local import Deployment, local
@@ -150,7 +151,7 @@ def test_sites_change_parents_join_with_a_host_and_leave_while_spark_applies_row
         del run.devices[CARS - 1]
         for car in range(3, CARS - 1):
             run.devices[car].move(REGION2)
-        run.until(lambda: not any(map(runs_at(KIOSK), up.driver.manager.coordinator.placement.instances(tm.MOV_AVG))))
+        run.until(lambda: not any(map(runs_at(KIOSK), up.driver.ask(questions.instances, tm.MOV_AVG))))
         changed = up.change([SiteRemoved(KIOSK, 4)], PATIENCE_S)
         assert KIOSK not in up.topology, changed
         run.flow()

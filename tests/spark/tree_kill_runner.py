@@ -80,8 +80,7 @@ def _hear(told: Told) -> None:
 
 def _is_open(up: Deployment) -> bool:
     """Is the site on its way from one parent to the other?"""
-    redeploying = up.driver.manager.redeploying
-    return redeploying is not None and bool(redeploying.rehomer.commands())
+    return up.driver.ask(lambda manager: bool(manager.redeploying and manager.redeploying.rehomer.commands()))
 
 
 def _parent(up: Deployment) -> str:
@@ -93,7 +92,7 @@ def _parent(up: Deployment) -> str:
 
 def _has_followed(up: Deployment, target: str) -> bool:
     at_target = all(owner(up, car) == target for car in FOLLOWING)
-    return at_target and _parent(up) == target == up.topology.parent(EDGE1) and up.driver.manager.idle
+    return at_target and _parent(up) == target == up.topology.parent(EDGE1) and up.driver.idle
 
 
 if __name__ == "__main__":

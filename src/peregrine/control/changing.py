@@ -5,23 +5,21 @@ A deployment learns of its sources as they come, so the planner is told what a s
 heard, and not when the deployment begins.
 """
 
-import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import msgspec
 
 from peregrine.core.coordinator import Status
-from peregrine.core.manager import Manager
 from peregrine.core.operator import OpSpec
 from peregrine.core.placement import Initial
 from peregrine.core.redeploying import PutOff, Redeployed, TopologyChanged
 from peregrine.core.topology import Topology
 from peregrine.core.validity import Feeds
-from peregrine.errors import ConfigurationError, Unreachable
+from peregrine.errors import ConfigurationError
 from peregrine.plan.redeploy.changes import Changes
-from peregrine.plan.redeploy.delta import Context, RunningFragment, State
+from peregrine.plan.redeploy.delta import Context, State
 from peregrine.plan.redeploy.events import LinkRemoved, LinkSet, SiteMoved, SiteRemoved, SiteSet, TopologyEvent
 from peregrine.plan.redeploy.layout import Layout
 from peregrine.plan.redeploy.planner import Planner
@@ -30,7 +28,6 @@ from peregrine.plan.redeploy.queue import TopologyQueue
 from peregrine.plan.redeploy.world import World, places_of
 from peregrine.types import OpId, SiteId, SourceId
 
-LOOK_S = 0.01
 _EVENTS: dict[str, Any] = {
     kind.__name__: msgspec.msgpack.Decoder(kind) for kind in (SiteSet, SiteRemoved, LinkSet, LinkRemoved, SiteMoved)
 }
@@ -114,38 +111,6 @@ def check_hosts(topology: Topology, event: TopologyEvent) -> None:
             f"site {now.id!r} has {has} and was told to have {wants}: the hosts of a site that runs cannot change",
             f"tell it with the hosts that it has, Site({now.id!r}, hosts={now.hosts}); a new host needs a new site",
         )
-
-
-def wait_attached(manager: Manager, source: SourceId, site: SiteId, timeout_s: float) -> None:
-    """Until a change of the topology would take a source along: before, nobody knows that it is there."""
-    deadline_s = time.monotonic() + timeout_s
-    while manager.attachments.at(source) != site:
-        if time.monotonic() > deadline_s:
-            raise Unreachable(f"the manager has not heard of device {source}", f"see that the router of {site} runs")
-        time.sleep(LOOK_S)
-
-
-def fragments_of(manager: Manager) -> Iterator[RunningFragment]:
-    """What each application has at each site. The caller sees to it that the manager stands still meanwhile."""
-    planning = manager.redeploying.planning if manager.redeploying is not None else None
-    assert isinstance(planning, FedPlanning), "this manager keeps the topology that it began with"
-    yield from planning.planner.fragments()
-
-
-def sites_of(manager: Manager) -> tuple[SiteId, ...]:
-    """That there are now, and that are just joining or leaving."""
-    here = manager.coordinator.placement.topology.sites
-    commands = manager.redeploying.rehomer.commands() if manager.redeploying is not None else []
-    opened = [command.rehoming.site for command in commands]
-    return tuple(dict.fromkeys((*here, *opened)))
-
-
-def hosts_of(manager: Manager, site: SiteId) -> tuple[str, ...]:
-    """Of a site that there is, or that is just joining."""
-    topology = manager.coordinator.placement.topology
-    if site in topology or manager.redeploying is None:
-        return topology.site(site).hosts
-    return manager.redeploying.hosts(site)
 
 
 def encode(changed: TopologyChanged) -> bytes:

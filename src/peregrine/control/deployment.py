@@ -8,6 +8,7 @@ from urllib.parse import quote
 import pyarrow as pa
 
 from peregrine.config import check_runner
+from peregrine.control import questions
 from peregrine.control.changing import Changed, check_hosts
 from peregrine.control.driver import ManagerDriver
 from peregrine.control.hosts import HostProcess
@@ -142,7 +143,7 @@ class Deployment:
             roaming=roaming,
             directory=journal,
             uplinks=self.uplinks,
-            nth=self.driver.next_nth(source),
+            nth=self.driver.ask(questions.next_nth, source),
         )
         return self.devices[source]
 
@@ -176,7 +177,7 @@ class Deployment:
 
     def knows(self, plan_id: str) -> bool:
         """Was this plan submitted, also before a restart?"""
-        return self.driver.knows(plan_id)
+        return self.driver.ask(questions.knows, plan_id)
 
     def wait(self, plan_id: str, timeout_s: float = 60.0) -> PlanEnded:
         try:
@@ -208,7 +209,7 @@ class Deployment:
 
     def fragments(self) -> tuple[RunningFragment, ...]:
         """What each application has at each site now; while a topology change is under way, as it will be."""
-        return self.driver.fragments()
+        return self.driver.ask(questions.fragments)
 
     def results(self, after: int = 0) -> tuple[pa.Table, int]:
         """Results from a position on, and the position to read on from."""

@@ -5,18 +5,22 @@ with this process: the machine asks again. What it was told and has decided is o
 
 No row passes here. But the manager lives in the process that has called `run` or `local`, and routers and Spark end
 with that process: a manager that is down while rows flow exists in the simulator, and not yet here.
+
+The machine is in one hand at a time, the one that has the lock: while it checks a plan it imagines it carried out. So
+nobody else has it; who wants to know something of it asks (`ask`).
 """
 
 import logging
 import threading
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import suppress
 from types import TracebackType
-from typing import TypeVar
+from typing import Concatenate, ParamSpec, TypeVar
 
-from peregrine.control.changing import Changed, fragments_of, sites_of
+from peregrine.control import questions
+from peregrine.control.changing import Changed
 from peregrine.control.durable_manager import DurableManager
 from peregrine.control.supervisor import Incident
 from peregrine.core.coordinator import Cancel, PlanEnded, Submit, ToRouter
@@ -24,14 +28,13 @@ from peregrine.core.manager import Manager, ManagerEvent
 from peregrine.core.messages import Attached, Begin, Reached, Rehome, Rehomed, Report, Stray, Tick
 from peregrine.core.migrate import Migration
 from peregrine.core.reconfigure import Plan
-from peregrine.core.redeploying import Introduction, PutOff, Redeployed, Redeploying, TopologyChanged
+from peregrine.core.redeploying import Introduction, PutOff, Redeployed, TopologyChanged
 from peregrine.core.rehoming import Rehoming
 from peregrine.core.validity import FedKeys
 from peregrine.errors import PeregrineError, StorageError, Unreachable
 from peregrine.net.client import RouterClient
-from peregrine.plan.redeploy.delta import RunningFragment
 from peregrine.plan.redeploy.events import TopologyEvent
-from peregrine.types import OpId, PlaceId, SiteId, SourceId
+from peregrine.types import SiteId, SourceId
 
 TICK_S = 0.2
 SENDERS = 8  # routers that are told something at the same time
@@ -39,6 +42,7 @@ SENDERS = 8  # routers that are told something at the same time
 News = Report | Rehomed | Reached | Stray | Attached | Incident | PutOff | Redeployed
 Told = News | PlanEnded
 T = TypeVar("T")
+P = ParamSpec("P")
 log = logging.getLogger(__name__)
 
 
@@ -69,7 +73,7 @@ class ManagerDriver:
         # Who has something to do for topology changes that the manager knows nothing of says so here:
         self.complete: Callable[[TopologyEvent], TopologyEvent] = lambda event: event  # before an event is taken
         self.may_begin: Callable[[Migration], bool] = lambda migration: True  # asked again with every repetition
-        self._heard: list[list[PutOff | Redeployed]] = []  # by whoever waits for changes
+        self._heard: dict[int, list[PutOff | Redeployed]] = {}  # by each who waits for changes, under its id
         self._durable = durable
         self._clients = clients
         self._watch = carefully(watch)
@@ -79,10 +83,6 @@ class ManagerDriver:
         self._told_by_tick: dict[SiteId, Future[None]] = {}
         self._ticking = threading.Thread(target=self._tick, name="manager-tick", daemon=True)
         self._listening: dict[SiteId, threading.Thread] = {}
-
-    @property
-    def manager(self) -> Manager:
-        return self._durable.machine
 
     def __enter__(self) -> "ManagerDriver":
         self._listen_to_all()
@@ -98,6 +98,11 @@ class ManagerDriver:
         self._ticking.join(timeout=5)
         self._senders.shutdown(wait=False, cancel_futures=True)
 
+    def ask(self, question: Callable[Concatenate[Manager, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """What a question finds between two events (control/questions.py says which are asked, and what may be)."""
+        with self._changed:
+            return question(self._durable.machine, *args, **kwargs)
+
     def submit(self, plan: Plan) -> None:
         """Returns when the plan is durable: it is carried out whatever dies. Raises a PlanError, and changes nothing,
         if it cannot be."""
@@ -106,43 +111,22 @@ class ManagerDriver:
     def cancel(self, plan_id: str) -> None:
         self._step(Cancel(plan_id))
 
-    def knows(self, plan_id: str) -> bool:
-        """Was it submitted, now or before a restart?"""
-        with self._changed:
-            return self.manager.coordinator.knows(plan_id)
-
-    def plan(self, plan_id: str) -> Plan | None:
-        """One that runs."""
-        with self._changed:
-            run = self.manager.coordinator.running.get(plan_id)
-            return None if run is None else run.plan
-
-    def fragments(self) -> tuple[RunningFragment, ...]:
-        """What each application has at each site."""
-        with self._changed:  # else it would be seen while something is tried
-            return tuple(fragments_of(self.manager))
-
-    def places(self, ops: Collection[OpId]) -> set[PlaceId]:
-        """Where these operators are, and where running plans bring them."""
-        with self._changed:
-            coordinator = self.manager.coordinator
-            there = {place for op in ops for place in coordinator.placement.instances(op)}
-            moves = (move for run in coordinator.running.values() for move in run.plan.moves())
-            return there | {move.target for move in moves if move.op in ops}
-
     def feed(self, source: SourceId, feeds: FedKeys) -> None:
         """A source produces for these keys: plans that come are checked against it."""
         with self._changed:
             self._durable.feed(source, feeds)
 
-    def next_nth(self, source: SourceId) -> int:
-        """For a device that was dismissed, and comes back."""
-        with self._changed:
-            return self.manager.mobility.next_nth(source)
-
     def wait_gone(self, source: SourceId, nth: int, timeout_s: float) -> bool:
         with self._changed:
-            return self._changed.wait_for(lambda: self.manager.mobility.next_nth(source) > nth, timeout_s)
+            return self._changed.wait_for(lambda: self.ask(questions.next_nth, source) > nth, timeout_s)
+
+    def wait_attached(self, source: SourceId, site: SiteId, timeout_s: float) -> None:
+        """Until a change of the topology would take a source along: before, nobody knows that it is there."""
+        with self._changed:
+            if not self._changed.wait_for(lambda: self.ask(questions.attached, source) == site, timeout_s):
+                raise Unreachable(
+                    f"the manager has not heard of device {source}", f"see that the router of {site} runs"
+                )
 
     def wait(self, plan_id: str, timeout_s: float = 60.0) -> PlanEnded:
         with self._changed:
@@ -162,39 +146,31 @@ class ManagerDriver:
     def change(self, events: Iterable[TopologyEvent], timeout_s: float = 60.0) -> Changed:
         """As `tell`, and waits until everything that was told has been carried out or put off."""
         heard: list[PutOff | Redeployed] = []
-        self._heard.append(heard)
+        with self._changed:
+            self._heard[id(heard)] = heard
         try:
             for event in events:
                 self.tell(event)
             self.wait_changed(timeout_s)
         finally:
-            self._heard.remove(heard)
+            with self._changed:
+                del self._heard[id(heard)]
         redeployed = tuple(each for each in heard if isinstance(each, Redeployed))
         return Changed(redeployed, tuple(each for each in heard if isinstance(each, PutOff)))
 
     def introductions(self, rehoming: Rehoming) -> list[Introduction]:
         """For a site that changes its parent; `Unreachable` if it has, and the link may be gone."""
-        with self._changed:
-            if not self._redeploying.is_open(rehoming):
-                raise Unreachable(f"{rehoming} has been carried out", "nothing has to be done for it any more")
-            return self._redeploying.introductions(rehoming)
+        return self.ask(questions.introductions, rehoming)
 
-    def sites(self) -> tuple[SiteId, ...]:
-        """That there are now, and that are just joining or leaving."""
-        with self._changed:
-            return sites_of(self.manager)
+    @property
+    def idle(self) -> bool:
+        """Nothing runs and no key is on a trip."""
+        return self.ask(questions.idle)
 
     @property
     def changing(self) -> bool:
         """Is a topology change under way?"""
-        with self._changed:
-            return self._redeploying.under_way
-
-    @property
-    def _redeploying(self) -> Redeploying:
-        found = self.manager.redeploying
-        assert found is not None, "this manager keeps the topology that it began with"
-        return found
+        return self.ask(questions.changing)
 
     def wait_changed(self, timeout_s: float = 60.0) -> None:
         """Until no topology change is under way."""
@@ -212,7 +188,7 @@ class ManagerDriver:
             effects = self._durable.step(event)
             for effect in effects:
                 if isinstance(effect, PutOff | Redeployed):
-                    for heard in self._heard:
+                    for heard in self._heard.values():
                         heard.append(effect)
             self._changed.notify_all()
         commands: dict[SiteId, list[ToRouter]] = {}

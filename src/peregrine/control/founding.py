@@ -5,7 +5,8 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from typing import Any
 
-from peregrine.control.changing import hosts_of, planning_of, sites_of
+from peregrine.control import questions
+from peregrine.control.changing import planning_of
 from peregrine.control.deployment import Deployment
 from peregrine.control.driver import ManagerDriver, Told, carefully
 from peregrine.control.durable_manager import DurableManager
@@ -45,7 +46,7 @@ def found(
         # All begin in the tree of the beginning, also those that join later: their journals lead on from there.
         home, token_file = directory / site, directory / "token"
         more = dict(router_settings)
-        if site not in topology and (hosts := hosts_of(durable.machine, site)):
+        if site not in topology and (hosts := deployment.driver.ask(questions.hosts, site)):
             more["hosts"] = {site: hosts}
         settings = RouterSettings.of(site, topology, specs.values(), home, token_file, fsync=fsync, **more)
         router = SupervisedRouter(settings, directory)
@@ -55,19 +56,20 @@ def found(
     def start(site: SiteId) -> SupervisedRouter:
         return _take_in(deployment, launch(site), stack)
 
+    _manage(deployment, durable, watch, start)
+    sites = deployment.driver.ask(questions.sites) if durable.placed else topology.sites
     with ThreadPoolExecutor(STARTING) as pool:
-        for router in list(pool.map(launch, sites_of(durable.machine) if durable.placed else topology.sites)):
+        for router in list(pool.map(launch, sites)):
             _take_in(deployment, router, stack)
     deployment.supervisor = stack.enter_context(Supervisor(carefully(watch)))
     if durable.placed:
-        deployment.current = lambda: durable.machine.coordinator.placement.topology
+        deployment.current = lambda: deployment.driver.ask(questions.topology)
     _join(deployment)
     if not durable.placed:
         _place(deployment, initial)
         durable.place(tuple(initial))
-        deployment.current = lambda: durable.machine.coordinator.placement.topology
+        deployment.current = lambda: deployment.driver.ask(questions.topology)
     durable.dwell(dwell_ms)
-    _manage(deployment, durable, watch, start)
 
 
 def _manager_of(topology: Topology, specs: Mapping[OpId, OpSpec]) -> Callable[[Initial, Feeds], Manager]:

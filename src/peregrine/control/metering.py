@@ -16,6 +16,7 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
+from peregrine.control import questions
 from peregrine.control.deployment import Deployment
 from peregrine.core import state, wire
 from peregrine.core.chunks import split_names
@@ -39,16 +40,17 @@ log = logging.getLogger(__name__)
 
 
 def metrics_of(deployment: Deployment, op: OpId) -> Metrics:
-    placement = deployment.driver.manager.coordinator.placement
-    topology = deployment.topology
-    instances = sorted(placement.instances(op))
+    topology, spec = deployment.topology, deployment.specs[op]
     now_ms = time.time() * 1000
+    rows = rows_of(deployment.clients, op, sorted(deployment.driver.ask(questions.instances, op)), now_ms)
+    sizes = {} if spec.stateless else state_bytes(deployment, op)
+    owners = deployment.driver.ask(questions.owners, op, {*rows.rows_per_s, *sizes})
     return measured(
         op,
-        deployment.specs[op].groups,
-        rows_of(deployment.clients, op, instances, now_ms),
-        {} if deployment.specs[op].stateless else state_bytes(deployment, op),
-        lambda key: placement.owner(op, key),
+        spec.groups,
+        rows,
+        sizes,
+        owners.__getitem__,
         [place for site in topology.sites for place in topology.places(site) if place not in deployment.apart],
         now_ms,
     )

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from peregrine import measure
+from peregrine.control import questions
 from peregrine.control.deployment import Deployment
 from peregrine.core.coordinator import PlanEnded, Status, plan_of, stage_of
 from peregrine.core.messages import Reached, Report
@@ -127,11 +128,11 @@ class Migrating:
         self._thread.join()
 
     def progress(self) -> Progress:
-        run = self._deployment.driver.manager.coordinator.running.get(self.id)
-        if run is None:
+        at = self._deployment.driver.ask(questions.progress, self.id)
+        if at is None:
             self._thread.join(LISTEN_S)  # it has ended, and is about to be noticed
         ended = self._ended
-        stage, bytes_moved = (0, 0) if run is None else (run.stage, run.state.bytes_moved)
+        stage, bytes_moved = at or (0, 0)
         if ended is not None:
             stage, bytes_moved = len({stage_of(each.id) for each in ended.moved}), ended.state.bytes_moved
         elapsed_ms = ((self._ended_s or time.monotonic()) - self._began_s) * 1000

@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from peregrine.control import questions
 from peregrine.control.monitor import Monitor
 from peregrine.control.routers import SupervisedRouter, write_addresses
 from peregrine.core.redeploying import Introduction
@@ -88,7 +89,7 @@ class Rehousing:
         for site, parent, link in self._links_told_otherwise():
             args = (site, parent, link)
             threading.Thread(target=self._tell_link, args=args, name=f"link-{site}", daemon=True).start()
-        gone = self._deployment.supervised_routers.keys() - set(self._deployment.driver.sites())
+        gone = self._deployment.supervised_routers.keys() - set(self._deployment.driver.ask(questions.sites))
         for site in gone:
             threading.Thread(target=self._retire, args=(site,), name=f"farewell-{site}", daemon=True).start()
 
@@ -123,7 +124,7 @@ class Rehousing:
             time.sleep(LOOK_S)
         with self._lock:
             router = deployment.supervised_routers.get(site)
-            if router is None or site in deployment.driver.sites():
+            if router is None or site in deployment.driver.ask(questions.sites):
                 return  # somebody else was faster, or it is back
             if deployment.serve is not None:
                 deployment.serve(deployment.supervised_routers.keys() - {site})

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import msgspec
 
+from peregrine.control import questions
 from peregrine.control.deployment import Deployment
 from peregrine.core.keyspace import KeySet
 from peregrine.core.messages import REFRESH_MS, KeepReplicas, StopReplicas
@@ -30,7 +31,7 @@ class Replicas:
 
     def of(self, op: OpId) -> dict[Unit, list[PlaceId]]:
         """Where keys and groups have replicas, those left out that have moved since."""
-        instances = self._deployment.driver.manager.coordinator.placement.instances(op)
+        instances = self._deployment.driver.ask(questions.instances, op)
         found: dict[Unit, list[PlaceId]] = {}
         for source, target, units in self._kept.get(op, []):
             there = instances.get(source)

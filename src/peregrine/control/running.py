@@ -21,8 +21,9 @@ import msgspec
 
 from peregrine.app.model import App
 from peregrine.config import Config, MigrationSettings, load
+from peregrine.control import questions
 from peregrine.control.beginning import initial_of, options_of, topology_of
-from peregrine.control.changing import Changed, wait_attached
+from peregrine.control.changing import Changed
 from peregrine.control.deployment import Deployment
 from peregrine.control.guiding import guiding
 from peregrine.control.local import local
@@ -130,7 +131,7 @@ class Running:
         made = self.senders[name] = Sender(name, self.deployment.device(name, site, roaming=roaming), sources)
         self.beats.add(made)
         if feeds is not None:
-            wait_attached(self.deployment.driver.manager, SourceId(name), SiteId(site), PATIENCE_S)
+            self.deployment.driver.wait_attached(SourceId(name), SiteId(site), PATIENCE_S)
         return made
 
     def change(self, events: Iterable[TopologyEvent], timeout_s: float = PATIENCE_S) -> Changed:
@@ -212,9 +213,9 @@ class Running:
         target = self.deployment.topology.place(place_of(op, to) if apart else to)
         wanted = self._names.keys(op, keys)
         moves = tuple(
-            Move(op, wanted & there, place, target)
-            for place, there in sorted(self._placement.instances(op).items())
-            if place != target and not there.isdisjoint(wanted)
+            Move(op, there, place, target)
+            for place, there in sorted(self.deployment.driver.ask(questions.where, op, wanted))
+            if place != target
         )
         if not moves:
             raise PlanError(f"all of these keys of {operator} are at {to} already", "name another site, or other keys")
@@ -239,7 +240,7 @@ class Running:
         op = self._names.operator(operator)
         text = self._names.key(op, key)
         group = group_of(stable_hash(text), self.deployment.specs[op].groups)
-        place = self._placement.owner(op, text)
+        place = self.deployment.driver.ask(questions.owner, op, text)
         for at, of, number, blob in self.deployment.blobs():
             if (at, of, number) == (place, op, group):
                 found = state.decode(self.deployment.whole(at, blob)).get(text)
@@ -261,10 +262,10 @@ class Running:
     def describe(self) -> str:
         """The physical plan: which keys of which operator are where, for people."""
         lines = []
-        for op in sorted(self._placement.operators):
+        for op, instances in sorted(self.deployment.driver.ask(questions.all_instances).items()):
             apps = self._names.apps_of(op)
             shared = f"  runs for {', '.join(apps)}" if len(apps) > 1 else ""
-            for place, keys in sorted(self._placement.instances(op).items()):
+            for place, keys in sorted(instances.items()):
                 lines.append(f"  {op:<24} {place:<12} {keys.describe()}{shared}")
         return "\n".join([", ".join(self._names.apps), *lines])
 
@@ -281,16 +282,12 @@ class Running:
         deadline_s = time.monotonic() + patience_s
         calm = 0
         while calm < 3:  # in a row: a row that is on a link is in nobody's log
-            at_rest = self.deployment.driver.manager.idle and self.deployment.results_at_rest() is not None
+            at_rest = self.deployment.driver.idle and self.deployment.results_at_rest() is not None
             calm = calm + 1 if at_rest else 0
             if time.monotonic() > deadline_s:
                 statuses = {site: client.status() for site, client in self.deployment.clients.items()}
                 raise Unreachable(f"after {patience_s:g} s rows are still on their way: {statuses}", "see spark.log")
             time.sleep(0.1)
-
-    @property
-    def _placement(self) -> Any:
-        return self.deployment.driver.manager.coordinator.placement
 
     def _read(self, op: OpId, ddl: str, stream: bool) -> Any:
         from peregrine.spark.format import register

@@ -8,10 +8,10 @@ from contextlib import contextmanager
 from dataclasses import replace
 
 from peregrine import proof
+from peregrine.control import questions
 from peregrine.control.auditing import audit_deployment
 from peregrine.control.deployment import Deployment
 from peregrine.control.watch import Watch
-from peregrine.core.coordinator import plan_of
 from peregrine.core.keyspace import KeySet
 from peregrine.core.migrate import Migration
 from peregrine.core.operator import Operator, OpSpec
@@ -142,7 +142,7 @@ def _drain(deployment: Deployment, flow: Paced, results: int, watch: Watch) -> N
     deadline_s = time.monotonic() + PATIENCE_S
     while time.monotonic() < deadline_s:
         found = deployment.results_at_rest()
-        running = deployment.driver.manager.coordinator.running
+        running = deployment.driver.ask(questions.running)
         if found is not None and not running and found >= results <= watch.rows_out:
             return
         time.sleep(0.2)
@@ -163,5 +163,4 @@ def _read(deployment: Deployment, watch: Watch, stop: threading.Event) -> None:
 
 
 def _find(deployment: Deployment, migration: MigrationId) -> Migration | None:
-    running = deployment.driver.manager.coordinator.running.get(plan_of(migration))
-    return running.open.get(migration) if running is not None else None
+    return deployment.driver.ask(questions.migration, migration)

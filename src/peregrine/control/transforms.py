@@ -16,6 +16,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 from urllib.parse import quote
 
+from peregrine.control import questions
 from peregrine.control.deployment import Deployment
 from peregrine.control.hosted import HostedTransform
 from peregrine.control.metering import tail_of
@@ -63,7 +64,7 @@ class Transforms:
 
     def start(self) -> None:
         """Queries for where operators are, and for where they have been or were about to be when this ended before."""
-        wanted = self._deployment.driver.places(self._transforms.keys())
+        wanted = self._deployment.driver.ask(questions.places, self._transforms.keys())
         for op in self._transforms:
             for site in self._deployment.topology.sites:
                 place = place_of(op, site)
@@ -105,7 +106,7 @@ class Transforms:
     def _prepare_late(self, plan_id: str) -> None:
         """If it fails it is tried again when the migration is to begin once more."""
         driver, prepared = self._deployment.driver, False
-        plan = driver.plan(plan_id)
+        plan = driver.ask(questions.plan, plan_id)
         try:
             if plan is not None:
                 self.prepare(plan)
@@ -196,7 +197,7 @@ class Transforms:
             self._deployment.wait(plan, LEAVE_S)
             with self._plans_lock:
                 self._prepared.pop(plan, None)
-        for place in places - self._deployment.driver.places(self._transforms.keys()):
+        for place in places - self._deployment.driver.ask(questions.places, self._transforms.keys()):
             with suppress(PeregrineError):
                 if self._has_applied_all(place, time.monotonic() + WARM_S):
                     self._rest(place)
@@ -206,7 +207,7 @@ class Transforms:
 
     def _rest(self, place: PlaceId) -> None:
         with self._lock:
-            wanted = self._deployment.driver.places(self._transforms.keys())
+            wanted = self._deployment.driver.ask(questions.places, self._transforms.keys())
             if place in self.queries and place not in wanted | self._expecting:
                 self._resting[place] = self.queries.pop(place)
                 self._resting[place].stop()

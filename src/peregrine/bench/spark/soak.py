@@ -163,7 +163,7 @@ def _flow(
             row = road.row(number, KEYS)
             device.send(tm.MOV_AVG, row.key, row.payload)
             sent = number + 1
-        if now_s >= next_move_s and up.driver.manager.idle:
+        if now_s >= next_move_s and up.driver.idle:
             source, target = (CLOUD, EDGE) if moves % 2 == 0 else (EDGE, CLOUD)
             up.submit(Plan(f"soak-{moves}", ((Move(tm.MOV_AVG, half, PlaceId(source), PlaceId(target)),),)))
             moves += 1
