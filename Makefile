@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help install java demo test test-core test-spark test-kills test-mechanisms lint bench-core bench-apps bench-spark bench-continuous compare soak peers simulate docs clean
+.PHONY: help install java demo test test-core test-spark test-kills test-mechanisms test-threads lint bench-core bench-apps bench-spark bench-continuous compare soak peers simulate docs clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -47,6 +47,9 @@ test-kills: java ## kill every part in every phase of a migration or a tree chan
 
 test-mechanisms: java ## move the applications by each mechanism that fits them, on Spark; takes a quarter of an hour
 	@PEREGRINE_MECHANISMS=all $(BIN)/python -m pytest tests/spark/test_mechanisms.py
+
+test-threads: install ## read placements for a minute while plans are checked and carried out
+	@PEREGRINE_THREADS_S=60 $(BIN)/python -m pytest -s tests/control/test_driver_threads.py
 
 lint: install ## check style, format and types
 	@$(BIN)/ruff check .

@@ -36,11 +36,14 @@ TOPOLOGY = Topology.tree(CLOUD, {EDGE1: (CLOUD, LINK), EDGE2: (CLOUD, LINK)})
 class Router:
     def __init__(self, site: SiteId) -> None:
         self._site = site
+        self.deaf = False  # is told again until it is not
         self._told: list[Report | Rehomed] = []
         self._came = threading.Condition()
 
     def offer(self, command: Command) -> None:
         with self._came:
+            if self.deaf:
+                return
             if isinstance(command, Begin):
                 self._told.append(Report(self._site, command.migration.id, "done"))
             elif isinstance(command, Rehome):
