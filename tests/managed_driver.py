@@ -1,7 +1,7 @@
 """A manager's driver as a deployment has it, on a disk, over routers in memory that do at once what they are told."""
 
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
@@ -19,7 +19,7 @@ from peregrine.core.operator import OpSpec
 from peregrine.core.placement import Placement
 from peregrine.core.reconfigure import Move, Plan
 from peregrine.core.topology import Link, Topology
-from peregrine.core.validity import Feeds
+from peregrine.core.validity import AttachedProducers, Feeds
 from peregrine.log.record_log import Fsync
 from peregrine.types import OpId, PlaceId, SiteId
 
@@ -59,26 +59,11 @@ class Router:
         return SimpleNamespace(ends={})
 
 
-class Slow:
-    """Where the manager asks who produces for keys that it moves: here a test can hold up a plan that is checked."""
-
-    def __init__(self) -> None:
-        self.hold: Callable[[], bool] = lambda: False
-        self.held, self.let_go = threading.Event(), threading.Event()
-
-    def __call__(self, op: OpId, keys: KeySet) -> tuple[()]:
-        if self.hold():
-            self.held.set()
-            assert self.let_go.wait(10)
-        return ()
-
-
 class Managed:
     """What readers need of a deployment."""
 
-    def __init__(self, driver: ManagerDriver, durable: DurableManager, slow: Slow, clients: Mapping[SiteId, Router]):
+    def __init__(self, driver: ManagerDriver, durable: DurableManager, clients: Mapping[SiteId, Router]):
         self.driver = driver
-        self.slow = slow
         self.clients = clients
         self.specs = SPECS
         self.apart: frozenset[PlaceId] = frozenset()
@@ -117,17 +102,18 @@ def plan(name: str, *moves: tuple[KeySet, PlaceId, PlaceId]) -> Plan:
 @contextmanager
 def managed(directory: Path) -> Iterator[Managed]:
     """All keys are at the cloud."""
-    slow = Slow()
 
     def make(initial: Initial, feeds: Feeds) -> Manager:
         planning = planning_of(TOPOLOGY, SPECS, initial, feeds)
-        return Manager(Placement(TOPOLOGY, SPECS, initial), SPECS, Attachments(), slow, planning=planning)
+        attachments = Attachments()
+        producers = AttachedProducers(feeds, attachments)
+        return Manager(Placement(TOPOLOGY, SPECS, initial), SPECS, attachments, producers, planning=planning)
 
     clients = {site: Router(site) for site in TOPOLOGY.sites}
     durable = DurableManager(directory / "manager", make, Fsync.OFF)
     durable.place(())
     try:
         with ManagerDriver(durable, clients) as driver:  # type: ignore[arg-type]
-            yield Managed(driver, durable, slow, clients)
+            yield Managed(driver, durable, clients)
     finally:
         durable.close()

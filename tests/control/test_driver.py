@@ -61,19 +61,32 @@ class Reading:
         return found
 
 
-def refused(up: Managed) -> threading.Thread:
-    """A plan that moves keys to edge1 is being checked, and will be refused; returns in the middle of it."""
-    placement = up.machine.coordinator.placement
-    up.slow.hold = lambda: placement.owner(OP, "car0") == AT_EDGE1
+class Refusing:
+    """A thread that submits a plan: it is being checked, and imagined, until the test lets it go on and be refused."""
 
-    def submit() -> None:
-        with pytest.raises(PlanError):
-            up.driver.submit(plan("bad", (KEYS, AT_CLOUD, AT_EDGE1), (KEYS, AT_CLOUD, AT_EDGE2)))
+    def __init__(self, up: Managed, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._up = up
+        self._imagined, self._go_on = threading.Event(), threading.Event()
+        placement = up.machine.coordinator.placement
+        self._check_above = placement.check_above
+        monkeypatch.setattr(placement, "check_above", self._held)
+        self._thread = threading.Thread(target=self._submit, name="planner")
+        self._thread.start()
+        assert self._imagined.wait(10)
+        assert placement.owner(OP, "car0") == AT_EDGE1
 
-    thread = threading.Thread(target=submit, name="planner")
-    thread.start()
-    assert up.slow.held.wait(10)
-    return thread
+    def _held(self, *args: Any) -> None:
+        self._imagined.set()
+        assert self._go_on.wait(10)
+        self._check_above(*args)
+
+    def _submit(self) -> None:
+        with pytest.raises(PlanError, match="is not all at"):
+            self._up.driver.submit(plan("bad", (KEYS, AT_CLOUD, AT_EDGE1), (KEYS, AT_CLOUD, AT_EDGE2)))
+
+    def end(self) -> None:
+        self._go_on.set()
+        self._thread.join(10)
 
 
 @pytest.mark.parametrize("reader", READERS)
@@ -82,10 +95,9 @@ def test_a_reader_does_not_see_what_is_only_imagined_while_a_plan_is_checked(
 ) -> None:
     monkeypatch.setattr(metering, "rows_of", lambda *args: Seen({"car0": 1.0}, {}, 1.0, 1000.0))
     real = reader(up, tmp_path)
-    planner = refused(up)
+    planner = Refusing(up, monkeypatch)
     reading = Reading(lambda: reader(up, tmp_path))
-    up.slow.let_go.set()
-    planner.join(10)
+    planner.end()
     assert reading.answer() == real
 
 
@@ -104,10 +116,9 @@ def test_what_was_imagined_does_not_stay_for_those_who_read_later(up: Managed, m
         return found
 
     monkeypatch.setattr(placement._owners, "partition", partition)
-    planner = refused(up)
+    planner = Refusing(up, monkeypatch)
     reading = Reading(up.running.describe)
-    up.slow.let_go.set()
-    planner.join(10)
+    planner.end()
     planner_is_done.set()
     reading.answer()
     assert up.running.describe() == real
