@@ -59,7 +59,9 @@ class Placement:
 
     @contextmanager
     def trial(self) -> Iterator[None]:
-        """What is moved inside is taken back at the end. (To copy a million keys for each question would be slow.)"""
+        """What is moved inside is taken back at the end. (To copy a million keys for each question would be slow.) The
+        caller sees to it that no other thread looks meanwhile.
+        """
         moved = self._trial = []
         try:
             yield
