@@ -5,9 +5,9 @@ train reports, in the cloud (only the tree changes) or at the station above the 
 so often a train leaves its station for the next one on the ring. With `filters` an operator without state, at the
 station, picks what the application wants of the train, ahead of the count in the cloud; it goes on with the train.
 
-`incremental` carries out what has changed, and all else goes on. The baselines deploy everything anew for each batch of
-changes: the host query is stopped and started again, once for all applications (`holistic concurrent`) or once for each
-(`holistic serial`), then the tree changes; rows wait meanwhile.
+`incremental` carries out what has changed, and all else goes on. The baselines stop and start the query of all
+applications for each batch of changes, once (`holistic concurrent`) or once for each application (`holistic serial`);
+then the tree changes. Rows wait meanwhile.
 
 A change is carried out when its train is where it was told to be and all keys that were to follow it have followed. A
 change of a redeployment that left plans out is not: its train has arrived, its keys have not. What is found is the mean
