@@ -57,7 +57,7 @@ MEASURES = {
     "downtime_ms": "without any result, longer than in the calm (ms)",
     "late": "results later than agreed",
     "recovery_ms": "from the first to the last late result (ms)",
-    "per_month": "cost of a month ($)",
+    "per_month": "what a month would cost, computed ($)",
 }
 BY_STRATEGY = "by-strategy"
 DRIVES = ("drive", "pass", "ping-pong", "ping-pong-late")
