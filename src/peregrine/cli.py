@@ -316,8 +316,8 @@ def demo(
 ) -> None:
     """Watch two reconfigurations of a running stream, and the proof that it did not notice.
 
-    Ten cars, one cloud and two edges, 80 ms from the cloud and back: a router process for each site, their hosts on
-    Spark. Half of the cars' keys move from the cloud to an edge while rows flow, then a car drives to the other edge
+    Ten cars, one cloud and two edges, 80 ms from the cloud and back (emulated): a router process for each site, their
+    hosts on Spark, all on this machine. Half of the cars' keys move from the cloud to an edge while rows flow, then a car drives to the other edge
     and its key follows. The exit code is 1 if a row was lost, repeated or out of order, or if a state differs from that
     of a run without any change.
     """
@@ -397,7 +397,7 @@ def _compared(what: str) -> Table:
 
 @app.command()
 def mechanisms() -> None:
-    """List the ways to migrate keys, and how the survey "To Migrate or Not to Migrate" classifies them."""
+    """List the ways to migrate keys, and where they belong in the survey "To Migrate or Not to Migrate"."""
     from peregrine.core.mechanisms import MECHANISMS
     from peregrine.core.mechanisms.program import Movement
 
