@@ -317,9 +317,9 @@ def demo(
     """Watch two reconfigurations of a running stream, and the proof that it did not notice.
 
     Ten cars, one cloud and two edges, 80 ms from the cloud and back (emulated): a router process for each site, their
-    hosts on Spark, all on this machine. Half of the cars' keys move from the cloud to an edge while rows flow, then a car drives to the other edge
-    and its key follows. The exit code is 1 if a row was lost, repeated or out of order, or if a state differs from that
-    of a run without any change.
+    hosts on Spark, all on this machine. Half of the cars' keys move from the cloud to an edge while rows flow, then a
+    car drives to the other edge and its key follows. The exit code is 1 if a row was lost, repeated or out of order, or
+    if a state differs from that of a run without any change.
     """
     if fast and not simulated:
         raise ConfigurationError("--fast is for the simulator; on Spark, time is what it is", "add --simulated")

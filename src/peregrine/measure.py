@@ -63,8 +63,9 @@ class Steady:
 
     @property
     def disrupted_from_ms(self) -> float:
-        """Falcon IV: processing is disrupted where the latency is at or above the mean plus five sigma. The calmer the
-        steady state, the sooner: with a small sigma a detour of some hops is above it, with a large one seconds are not.
+        """Falcon IV: processing is disrupted where the latency is at or above the mean plus five sigma.
+
+        With a small sigma a detour of some hops is above it, with a large one seconds are not.
         """
         return self.mean_ms + 5 * self.sigma_ms
 
