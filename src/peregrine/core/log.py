@@ -13,6 +13,11 @@ from peregrine.errors import ProtocolError
 
 class Log(Protocol):
     @property
+    def first(self) -> int:
+        """The lowest offset that can still be read."""
+        ...
+
+    @property
     def end(self) -> int:
         """The offset that the next entry gets."""
         ...
@@ -33,6 +38,10 @@ class MemoryLog:
         self._offsets: list[int] = []
         self._entries: list[Entry] = []
         self.end = 0
+
+    @property
+    def first(self) -> int:
+        return self._offsets[0] if self._offsets else self.end
 
     def append(self, offset: int, entry: Entry) -> None:
         if offset < self.end:
@@ -62,3 +71,9 @@ class MemoryLog:
         keep = bisect_right(self._offsets, before) - 1
         if keep > 0:
             del self._offsets[:keep], self._entries[:keep]
+
+    def lose(self, end: int) -> None:
+        """What lies from `end` on was not safe yet, and is gone; an entry goes as a whole."""
+        while self._offsets and self.end > end:
+            self.end = self._offsets.pop()
+            self._entries.pop()

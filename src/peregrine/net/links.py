@@ -10,11 +10,11 @@ from collections.abc import Callable, Mapping
 
 from msgspec.structs import replace
 
+from peregrine.core.router_logs import Session
 from peregrine.net.addresses import Addresses
 from peregrine.net.link import LinkThread
 from peregrine.net.protocol import Neighbour
 from peregrine.net.stepper import Stepper
-from peregrine.net.store import Session
 from peregrine.types import SiteId
 
 

@@ -38,11 +38,12 @@ from peregrine.core.messages import (
     Together,
 )
 from peregrine.core.router import Router
+from peregrine.core.router_logs import Session, recover
 from peregrine.errors import Busy, DiskFull, PeregrineError, StorageError, Unreachable
 from peregrine.net.admission import admit
 from peregrine.net.protocol import News
 from peregrine.net.settings import RouterSettings
-from peregrine.net.store import Session, Store
+from peregrine.net.store import Store
 from peregrine.types import SiteId
 
 GROUP_EVENTS, GROUP_BYTES = 1000, 8 << 20
@@ -93,20 +94,18 @@ class Stepper:
         self._thread = threading.Thread(target=self._run, name="stepper", daemon=True)
 
     def _recover(self) -> Router:
-        """The newest snapshot, and the journal behind it once more. Performing effects again does nothing."""
-        position, machine = self.store.newest_snapshot() or (0, Router(self.config))
-        first = position
-        while records := self.store.journal.read(position):
-            for at, raw in records:
-                self._step(machine, journal.decode(raw))
-                self.journal_bytes += len(raw)
-                position = at + 1
-        self.store.check_recovered()
-        for wanted in machine.hand_backs():
-            self.store.perform(wanted)
+        replayed = 0
+
+        def replay(machine: Router, at: int, raw: bytes) -> None:
+            nonlocal replayed
+            self._step(machine, journal.decode(raw))
+            self.journal_bytes += len(raw)
+            replayed += 1
+
+        machine = recover(self.store, lambda: Router(self.config), replay)
         for damage in self.store.recovered:
             log.warning("site=%s recovered=%r", self.config.site, damage)
-        log.info("site=%s snapshot=%d replayed=%d", self.config.site, first, position - first)
+        log.info("site=%s snapshot=%d replayed=%d", self.config.site, self.store.journal.end - replayed, replayed)
         return machine
 
     # --- from any thread ---

@@ -2,35 +2,40 @@
 
     journal/            events, one position each: the only thing that must be durable before effects are performed
     snapshot            the machine and where each log ended, so that the journal behind it can be cut
-    hosts/<place>/      the log that each host of the site reads
-    out/<neighbour>/    what goes to each neighbour, until it is acknowledged; `<neighbour>@<n>` in their n-th session
-    results/  dead/     what landed here, and what could not be routed
+    hosts/  out/  results/  dead/   the logs of effects: what is in them, and what a restart makes of them, is told in
+                        core/router_logs.py
 
-All but the journal follow from it: they are synced before a snapshot is taken, and what a crash or a power loss took
-from them since is made good by performing effects again; their positions make that harmless. A log that has lost more
-than that, or that knows more than the journal, is refused: going on would lose rows in silence.
+The logs of effects are synced before a snapshot is taken. What a crash or a power loss took from them since is made
+good by performing effects again. A log that has lost more than that, or that knows more than the journal, is refused:
+going on would lose rows in silence.
 """
 
 import shutil
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from urllib.parse import quote, unquote
 
 import msgspec
 
 from peregrine.core import wire
 from peregrine.core.messages import Append, DeadLetter, Deliver, Effect, HandBack, HandedBack, Send
 from peregrine.core.router import Router
-from peregrine.core.rows import Item, length
+from peregrine.core.router_logs import (
+    DEAD,
+    RESULTS,
+    RouterLogs,
+    Session,
+    first_handed_back,
+    host_log,
+    out_log,
+    session_of,
+)
+from peregrine.core.rows import Item
 from peregrine.errors import ConfigurationError, CorruptLog
 from peregrine.log.file_log import FileLog
 from peregrine.log.record_log import Fsync, RecordLog
 from peregrine.net import snapshots
 from peregrine.net.admission import neighbours_of
 from peregrine.net.settings import RouterSettings
-from peregrine.types import SiteId
-
-Session = tuple[SiteId, int]  # a neighbour, and which of the times that it is one (core/intake.py)
 
 KEPT = "journal-kept"
 SEGMENT_BYTES = (64 << 10, 16 << 20)  # what is cut off goes in whole segments: a few of them to a snapshot
@@ -51,13 +56,13 @@ class Store:
         self._logs: dict[str, RecordLog] = {}
         try:
             _claim(self.directory, settings.fingerprint())
-            self._found = self._find_snapshot(Router(config))
-            self._reached: dict[RecordLog, int] = {}  # where the effects that were performed end
-            self.hosts = {place: FileLog(self._open(f"hosts/{quote(place, safe='')}")) for place in settings.places()}
-            self.ended: dict[Session, None] = {}  # nothing more is sent or taken in these
-            self.outs = {each: self._open(_name(each)) for each in self._sessions(neighbours_of(config))}
-            self.results = self._open("results", keep_bytes=self._keep_bytes)
-            self.dead = self._open("dead", keep_bytes=self._keep_bytes)
+            self._position, self._newest, ends = self._find_snapshot(Router(config))
+            found = None if self._newest is None else (self._newest, ends)
+            self._rules = RouterLogs(neighbours_of(config), found)
+            self.hosts = {place: FileLog(self._open(host_log(place))) for place in settings.places()}
+            self.outs = {each: self._open(out_log(each)) for each in self._sessions()}
+            self.results = self._open(RESULTS, keep_bytes=self._keep_bytes)
+            self.dead = self._open(DEAD, keep_bytes=self._keep_bytes)
             if self._durable:
                 for name in ("hosts", "out", "."):
                     if (self.directory / name).is_dir():
@@ -66,14 +71,15 @@ class Store:
             self.close()
             raise
 
-    def _sessions(self, neighbours: list[SiteId]) -> list[Session]:
-        """Before the first snapshot, those that a deployment begins with; else those that were open then. And what was
-        begun since: the journal leads there once more.
-        """
-        known = [_session(name) for name in self._found[2] if name.startswith("out/")]
-        begun = [_session(f"out/{path.name}") for path in sorted((self.directory / "out").glob("*@*"))]
-        first = [(neighbour, 0) for neighbour in neighbours] if self._found[1] is None else []
-        return list(dict.fromkeys((*first, *known, *begun)))
+    def _sessions(self) -> list[Session]:
+        """Those of the snapshot, and what was begun since: the journal leads there once more."""
+        begun = [session_of(f"out/{path.name}") for path in sorted((self.directory / "out").glob("*"))]
+        return list(dict.fromkeys((*self._rules.sessions, *begun)))
+
+    @property
+    def ended(self) -> Mapping[Session, None]:
+        """Nothing more is sent or taken in these."""
+        return self._rules.ended
 
     def _find_snapshot(self, fresh: Router) -> tuple[int, Router | None, dict[str, int]]:
         """Position, machine, and where each log ended then."""
@@ -93,7 +99,7 @@ class Store:
     def _open(self, name: str, keep_bytes: int | None = None) -> RecordLog:
         # Synced only now and then, whatever the policy: the journal is what must not be lost.
         fsync = Fsync.GROUPED if self._durable else Fsync.OFF
-        promised = self._found[2].get(name, 0)
+        promised = self._rules.promised.get(name, 0)
         size = self._segment_bytes if keep_bytes is None else min(self._segment_bytes, _segment_bytes(keep_bytes))
         log = self._logs[name] = RecordLog(self.directory / name, size, fsync, promised)
         if log.end < promised:
@@ -102,79 +108,58 @@ class Store:
                 "something that had been safe is gone",
                 RESTORE,
             )
-        self._reached[log] = promised
         return log
 
     def newest_snapshot(self) -> tuple[int, Router] | None:
         """As it was when the directory was opened. It belongs to whoever asks, so it is given once."""
-        position, machine, ends = self._found
-        self._found = (position, None, ends)
-        return None if machine is None else (position, machine)
+        machine, self._newest = self._newest, None
+        return None if machine is None else (self._position, machine)
+
+    def records(self, position: int) -> Iterator[tuple[int, bytes]]:
+        """Of the journal, from there on."""
+        while records := self.journal.read(position):
+            yield from records
+            position = records[-1][0] + 1
 
     def perform(self, effect: Effect) -> None:
         """Performing an effect again does nothing: its position is behind the end of its log."""
-        match effect:
-            case Append(place, offset, entry):
-                host = self.hosts[place]
-                host.append(offset, entry)
-                self._reached[host.records] = offset + length(entry)
-            case Send(neighbour, seq, item, session):
-                out = self.outs.get((neighbour, session)) or self._begin((neighbour, session))
-                if seq >= out.end:
-                    out.append(seq, wire.encode(item))
-                self._reached[out] = seq + 1
-            case Deliver(offset, rows):
-                if offset >= self.results.end:
-                    self.results.append(offset, wire.encode(rows), len(rows))
-                self._reached[self.results] = offset + len(rows)
-            case DeadLetter(offset, reason, item):
-                if offset >= self.dead.end:
-                    self.dead.append(offset, msgspec.msgpack.encode((reason, wire.encode(item))))
-                self._reached[self.dead] = offset + 1
-            case HandBack(neighbour, session):
-                self.ended[neighbour, session] = None
-            case _:
-                pass  # for observers and the manager
+        filed = self._rules.perform(effect)
+        if filed is not None:
+            log = self._logs.get(filed.log)
+            if log is None:
+                assert isinstance(effect, Send), f"{filed.log} is there from the beginning"
+                log = self._begin((effect.neighbour, effect.session))
+            if filed.position >= log.end:
+                log.append(filed.position, _encoded(effect), filed.length)
 
     def _begin(self, session: Session) -> RecordLog:
-        """The two are neighbours anew: what they said before is over, if it was not ended."""
-        for each in self.outs:
-            if each[0] == session[0] and each[1] < session[1]:
-                self.ended[each] = None
-        log = self.outs[session] = self._open(_name(session))
+        log = self.outs[session] = self._open(out_log(session))
         if self._durable:
             snapshots.sync_directory(self.directory / "out")
             snapshots.sync_directory(self.directory)
         return log
 
     def handed_back(self, wanted: HandBack, acked_seq: int) -> HandedBack:
-        """`acked_seq`: as far as it is known here. What is handed back needlessly is recognised as a repeat."""
         out = self.outs.get((wanted.neighbour, wanted.session))
-        first = acked_seq + 1 if wanted.after is None else wanted.after + 1
-        if out is None:  # nothing was ever sent
-            return HandedBack(wanted.neighbour, wanted.session, first, ())
-        first = max(first, out.first)
-        return HandedBack(wanted.neighbour, wanted.session, first, tuple(_items(out, first)))
+        first = first_handed_back(wanted, acked_seq, 0 if out is None else out.first)
+        items = () if out is None else tuple(_items(out, first))  # no log: nothing was ever sent
+        return HandedBack(wanted.neighbour, wanted.session, first, items)
 
     def check_recovered(self) -> None:
         """After the journal was stepped through: no log may be ahead of it, or new effects would pass for repeats."""
-        for session in [each for each in self.outs if self._is_left_over(each)]:
+        for session in self._rules.left_over(self._logs):
             self._remove(session)
-        for log, end in self._reached.items():
-            if log.end > end:
-                raise CorruptLog(
-                    f"{log.directory} ends at {log.end}, and the journal leads to {end}: the journal has lost events",
-                    RESTORE,
-                )
-
-    def _is_left_over(self, session: Session) -> bool:
-        """It had ended at the last snapshot, and the router died before its log was removed."""
-        since_snapshot = self._found[0] > 0 and _name(session) not in self._found[2]
-        return since_snapshot and self._reached[self.outs[session]] == 0
+        for name, end in self._rules.ahead({name: log.end for name, log in self._logs.items()}).items():
+            log = self._logs[name]
+            raise CorruptLog(
+                f"{log.directory} ends at {log.end}, and the journal leads to {end}: the journal has lost events",
+                RESTORE,
+            )
 
     def _remove(self, session: Session) -> None:
         log = self.outs.pop(session)
-        del self._logs[_name(session)], self._reached[log]
+        del self._logs[out_log(session)]
+        self._rules.removed(session)
         log.close()
         shutil.rmtree(log.directory)
 
@@ -182,20 +167,14 @@ class Store:
         """Write the machine, and cut off what nobody needs any more."""
         for log in self._logs.values():
             log.sync()
-        wanted = {(each.neighbour, each.session) for each in machine.hand_backs()}
-        over = [each for each in self.outs if each in self.ended and each not in wanted]
-        names = {_name(session) for session in over}
-        ends = {name: log.end for name, log in self._logs.items() if name not in names}
-        snapshots.save(self.directory, position, (machine, ends), self._durable)
+        cut = self._rules.cut(machine, {name: log.end for name, log in self._logs.items()}, acked)
+        snapshots.save(self.directory, position, (machine, cut.ends), self._durable)
         self.journal.truncate(position, self.directory / KEPT if self._keep_journal else None)
-        for place, offset in machine.commits.items():
-            if place in self.hosts:
-                self.hosts[place].truncate(offset)
-        for session in over:
+        for session in cut.over:
             self._remove(session)
-        for session, seq in acked.items():
-            if session in self.outs:
-                self.outs[session].truncate(seq + 1)
+        for name, before in cut.before.items():
+            if name in self._logs:
+                self._logs[name].truncate(before)
         for log in (self.results, self.dead):
             if self._keep_rows is not None:
                 log.truncate(log.end - self._keep_rows)
@@ -213,15 +192,13 @@ class Store:
             log.close()
 
 
-def _name(session: Session) -> str:
-    """Of its log. A quoted name has no `@`."""
-    neighbour, number = session
-    return f"out/{quote(neighbour, safe='')}" + (f"@{number}" if number else "")
-
-
-def _session(name: str) -> Session:
-    neighbour, _, number = name.removeprefix("out/").partition("@")
-    return SiteId(unquote(neighbour)), int(number or 0)
+def _encoded(effect: Effect) -> bytes:
+    match effect:
+        case Append(entry=item) | Send(item=item) | Deliver(rows=item):
+            return wire.encode(item)
+        case DeadLetter(_, reason, item):
+            return msgspec.msgpack.encode((reason, wire.encode(item)))
+    raise AssertionError(f"no log holds {effect}")
 
 
 def _items(out: RecordLog, position: int) -> Iterator[Item]:

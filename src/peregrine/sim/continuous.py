@@ -59,6 +59,8 @@ class Process:
 
     def _step(self) -> None:
         host, rng = self._host, self._host.world.rng
+        if self.position < host.log.first:
+            self.running = False  # others have gone on, and what it would read next is cut off: it is refused
         if not self.running:
             return
         entries = host.log.read(self.position, rng.choice((1, 1, 1, 8)))

@@ -4,6 +4,7 @@ A router journals what reaches it and then steps; a host commits its states and 
 accepted the outputs.
 """
 
+import random
 from collections.abc import Callable, Iterable, Mapping
 from typing import Protocol
 
@@ -12,6 +13,7 @@ from peregrine.core.chunks import MemoryChunks
 from peregrine.core.gather import bundles
 from peregrine.core.host import apply, by_group
 from peregrine.core.large import Sizes, Spill
+from peregrine.core.link import LinkSender
 from peregrine.core.log import MemoryLog
 from peregrine.core.messages import (
     Append,
@@ -29,9 +31,11 @@ from peregrine.core.messages import (
 )
 from peregrine.core.operator import Operator
 from peregrine.core.router import Router
+from peregrine.core.router_logs import Session, recover
 from peregrine.core.rows import length
 from peregrine.sim.fetching import SimFetch
 from peregrine.sim.network import SimLink
+from peregrine.sim.store import SimStore
 from peregrine.sim.world import World
 from peregrine.types import OpId, PlaceId, SiteId
 
@@ -46,20 +50,24 @@ class Observer(Protocol):
 
 
 class SimRouter:
-    def __init__(self, world: World, make: Callable[[], Router], observer: Observer) -> None:
+    def __init__(
+        self, world: World, make: Callable[[], Router], observer: Observer, chance: random.Random | None = None
+    ) -> None:
+        """`chance`: of its snapshots and of what its logs lose."""
         self.make = make
         self.machine = make()
         self.site = self.machine.site
         self.up = True
-        self.journal: list[bytes] = []
         self.links: dict[SiteId, SimLink] = {}  # to each neighbour, in its newest session
-        self.sessions: dict[tuple[SiteId, int], SimLink] = {}  # all that there ever were
+        self.sessions: dict[Session, SimLink] = {}  # all that there ever were
         self.connect: Callable[[SiteId, SiteId, int], SimLink] | None = None
         self.hosts: dict[PlaceId, SimHost] = {}
         self.sites: Mapping[SiteId, SimRouter] = {}  # all of them: whom chunks are fetched from
         self.chunks = MemoryChunks()
-        self.results: list[Deliver] = []
-        self._results_end = 0
+        ways = self.machine.ways
+        neighbours = [site for site, by in ways.below.items() if site == by]
+        neighbours += [] if ways.parent is None else [ways.parent]
+        self.store = SimStore(neighbours, self.hosts, chance)
         self._world = world
         self._observer = observer
         self._inbox: list[tuple[Single, Callback | None]] = []
@@ -67,6 +75,15 @@ class SimRouter:
         self._epoch = 0
         self._performed = 0  # events of the journal whose effects were performed
         self.doomed: Callback | None = None  # dies as soon as there is something to lose
+
+    @property
+    def journal(self) -> list[bytes]:
+        """From the beginning."""
+        return self.store.journal
+
+    @property
+    def results(self) -> list[Deliver]:
+        return self.store.results
 
     def offer(self, event: Single, durable: Callback | None = None) -> bool:
         """Hand over an event; `durable` is called once it is in the journal. False: nobody is listening."""
@@ -91,40 +108,52 @@ class SimRouter:
         self._syncing = False
         inbox, self._inbox = self._inbox, []
         events = _bundled(event for event, _ in inbox)
-        self.journal.extend(map(journal.encode, events))
-        self._step_on(events)
+        self.store.write(map(journal.encode, events))
+        for event in events:
+            for effect in self._step(self.machine, event):
+                self._follow(effect)
         for _, durable in inbox:
             if durable is not None:
                 durable()
+        if self.store.is_time():
+            self.store.snapshot(self.machine, self._acked())
 
-    def _step_on(self, events: list[Event]) -> None:
+    def _step(self, machine: Router, event: Event) -> list[Effect]:
         """Step through what has been journaled, and perform what follows from it."""
-        for event in events:
-            effects = self.machine.step(event)
-            self.machine.check()
-            self._performed += 1
-            for effect in effects:
-                self._perform(effect)
-                self._observer.on_effect(self.site, effect)
+        effects = machine.step(event)
+        machine.check()
+        self._performed += 1
+        for effect in effects:
+            self._perform(effect)
+            self._observer.on_effect(self.site, effect)
+        return effects
 
     def _perform(self, effect: Effect) -> None:
+        self.store.perform(effect)
         match effect:
-            case Append(place, offset, entry):
-                self.hosts[place].log.append(offset, entry)
+            case Append(place):
                 self.hosts[place].wake()
             case Send(neighbour, seq, item, session):
                 self.link(neighbour, session).put(seq, item)
             case HandBack():
-                # Later: in a replay it shows only at the end whether it is still wanted.
+                self._end_links()
+
+    def _follow(self, effect: Effect) -> None:
+        """What ends with this life, and is begun again in the next."""
+        match effect:
+            case HandBack():
                 machine = self.machine
                 self._world.after(0.0, lambda: self._hand_back(effect, machine))
             case Fetch():
-                # Later: in a replay it shows only at the end whether it is still wanted.
                 self._world.after(0.0, SimFetch(self._world, self, self.sites, effect).go_on)
-            case Deliver(offset):
-                if offset == self._results_end:
-                    self.results.append(effect)
-                    self._results_end += len(effect.rows)
+
+    def _end_links(self) -> None:
+        for session in self.store.ended:
+            if session in self.sessions:
+                self.sessions[session].sender.ended = True
+
+    def _acked(self) -> dict[Session, int]:
+        return {session: link.sender.first_seq - 1 for session, link in self.sessions.items()}
 
     def link(self, neighbour: SiteId, session: int) -> SimLink:
         """A link is opened when the first item goes over it."""
@@ -134,12 +163,13 @@ class SimRouter:
             link = self.sessions[neighbour, session] = self.connect(self.site, neighbour, session)
             if neighbour not in self.links or self.links[neighbour].session < session:
                 self.links[neighbour] = link
+            self._end_links()
         return link
 
     def _hand_back(self, wanted: HandBack, machine: Router) -> None:
         if self.up and self.machine is machine and wanted in machine.hand_backs():
-            frame = self.link(wanted.neighbour, wanted.session).sender.hand_back(wanted.after)
-            self.offer(HandedBack(wanted.neighbour, wanted.session, frame.first_seq, frame.items))
+            acked_seq = self._acked().get((wanted.neighbour, wanted.session), -1)
+            self.offer(self.store.handed_back(wanted, acked_seq))
 
     def crash(self) -> None:
         """Dies before, while or after it writes its journal, or in the middle of performing effects.
@@ -149,29 +179,52 @@ class SimRouter:
         rng = self._world.rng
         if self._inbox and rng.random() < 0.5:
             events = _bundled(event for event, _ in self._inbox)
-            self.journal.extend(map(journal.encode, events[: rng.randint(1, len(events))]))
+            self.store.write(map(journal.encode, events[: rng.randint(1, len(events))]))
             effects = self.machine.step(events[0])
             for effect in effects[: rng.randint(0, len(effects))]:
                 self._perform(effect)
+        else:
+            self.store.die_at_snapshot(self.machine, self._acked())
         self.up = False
         self._epoch += 1
         self._syncing = False
         self._inbox.clear()
 
     def restart(self) -> None:
-        """A new machine steps through the journal. Performing effects again is recognised by their positions."""
+        """As net/stepper.py: a snapshot, if there is one yet, and the journal behind it."""
         self.up = True
-        self.machine = self.make()
-        events = [journal.decode(event) for event in self.journal]
-        for event in events[: self._performed]:
-            for effect in self.machine.step(event):
-                self._perform(effect)
-        self._step_on(events[self._performed :])
-        for link in self.sessions.values():
-            link.sender.broke()
+        self.store.lose()
+        self.machine = recover(self.store, self.make, self._replay)
+        if not self.store.has_snapshot:  # no restart goes by without the form in which a snapshot has a machine
+            codec = self.store.codec
+            self.machine = codec.decode(codec.encode(self.machine))
+        for session, link in self.sessions.items():
+            link.sender = self._sender(session)
             link.pump()
+        for wanted in (*self.machine.hand_backs(), *self.machine.fetches()):
+            self._follow(wanted)
         for host in self.hosts.values():
             host.wake()
+
+    def _replay(self, machine: Router, at: int, raw: bytes) -> None:
+        event = journal.decode(raw)
+        if at >= self._performed:
+            self._step(machine, event)
+        else:
+            for effect in machine.step(event):
+                self._perform(effect)
+
+    def _sender(self, session: Session) -> LinkSender:
+        """It knows what its log holds, and nothing of what was acknowledged."""
+        sender = LinkSender()
+        out = self.store.out(session)
+        sender.ended = out is None
+        if out is not None:
+            sender.first_seq = out.first
+            sender.broke()
+            for seq, sent in out.read(out.first):
+                sender.put(seq, sent.item)
+        return sender
 
     @property
     def idle(self) -> bool:

@@ -53,6 +53,8 @@ def retell(script: Script, seed: int | None = None) -> Retold:
     run = Simulation(script.scenario if seed is None else replace(script.scenario, seed=seed))
     if seed is None:
         run.world.rng = Steady()
+        for router in run.routers.values():
+            router.store.chance = Steady()
     teller = _Teller(run, script)
     run.run()
     proof = prove(run)

@@ -121,7 +121,8 @@ class Simulation:
         self.hosts: dict[PlaceId, SimHost] = {}
         for site in (*topology.sites, *scenario.spare):
             config = RouterConfig(site, topology, scenario.specs, self._doubles.mechanisms, scenario.host_lag_rows)
-            router = self.routers[site] = SimRouter(world, partial(self._doubles.router, config), self)
+            chance = random.Random(f"store:{scenario.seed}:{site}") if scenario.faults else None
+            router = self.routers[site] = SimRouter(world, partial(self._doubles.router, config), self, chance)
             for place in topology.places(site) if site in topology else (PlaceId(site),):
                 kind = ContinuousHost if place in scenario.continuous else self._doubles.host
                 host = kind(world, place, router, scenario.operators, groups, scenario.chunk_bytes, scenario.sizes)
