@@ -1,5 +1,4 @@
-"""Topology changes of a deployment that runs: who plans them, how what is told about them is written down, and what
-those hear of it who told it.
+"""Topology changes of a deployment that runs: who plans them, and what those hear of it who told it.
 
 A deployment learns of its sources as they come, so the planner is told what a source feeds when the source is first
 heard, and not when the deployment begins.
@@ -7,31 +6,23 @@ heard, and not when the deployment begins.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
-
-import msgspec
 
 from peregrine.core.coordinator import Status
 from peregrine.core.operator import OpSpec
 from peregrine.core.placement import Initial
-from peregrine.core.redeploying import PutOff, Redeployed, TopologyChanged
+from peregrine.core.redeploying import PutOff, Redeployed
 from peregrine.core.topology import Topology
 from peregrine.core.validity import Feeds
 from peregrine.errors import ConfigurationError
 from peregrine.plan.redeploy.changes import Changes
 from peregrine.plan.redeploy.delta import Context, State
-from peregrine.plan.redeploy.events import LinkRemoved, LinkSet, SiteMoved, SiteRemoved, SiteSet, TopologyEvent
+from peregrine.plan.redeploy.events import SiteSet, TopologyEvent
 from peregrine.plan.redeploy.layout import Layout
 from peregrine.plan.redeploy.planner import Planner
 from peregrine.plan.redeploy.planning import PlannedChanges
 from peregrine.plan.redeploy.queue import TopologyQueue
 from peregrine.plan.redeploy.world import World, places_of
 from peregrine.types import OpId, SiteId, SourceId
-
-_EVENTS: dict[str, Any] = {
-    kind.__name__: msgspec.msgpack.Decoder(kind) for kind in (SiteSet, SiteRemoved, LinkSet, LinkRemoved, SiteMoved)
-}
-_event = msgspec.msgpack.Decoder(tuple[str, msgspec.Raw])
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,12 +102,3 @@ def check_hosts(topology: Topology, event: TopologyEvent) -> None:
             f"site {now.id!r} has {has} and was told to have {wants}: the hosts of a site that runs cannot change",
             f"tell it with the hosts that it has, Site({now.id!r}, hosts={now.hosts}); a new host needs a new site",
         )
-
-
-def encode(changed: TopologyChanged) -> bytes:
-    return msgspec.msgpack.encode((type(changed.fact).__name__, changed.fact), order="deterministic")
-
-
-def decode(raw: bytes) -> TopologyChanged:
-    kind, body = _event.decode(raw)
-    return TopologyChanged(_EVENTS[kind].decode(body))

@@ -8,16 +8,13 @@ on where it was: the same readings get the same numbers, and a router recognises
 import logging
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
 from functools import partial
 from pathlib import Path
 
-import msgspec
-
-from peregrine.core.keyspace import KeySet
+from peregrine.core.device_record import Acked, Beat, Moved, Read, Record, encode, recover, step
 from peregrine.core.messages import Attach, FromSource, Single
-from peregrine.core.rows import Clock
 from peregrine.core.source import Reading, Source
 from peregrine.errors import ConfigurationError, PeregrineError, StorageError, Unreachable
 from peregrine.log.record_log import Fsync, RecordLog
@@ -30,30 +27,6 @@ BACK_OFF_S = (0.02, 1.0)
 CALL_S = 10.0
 SNAPSHOT_BYTES = 4 << 20
 log = logging.getLogger(__name__)
-
-
-class _Moved(msgspec.Struct, tag="moved"):
-    site: str
-
-
-class _Read(msgspec.Struct, tag="read"):
-    reading: Reading
-
-
-class _Beat(msgspec.Struct, tag="beat"):
-    op: str
-    groups: int
-    time_ms: int
-
-
-class _Acked(msgspec.Struct, tag="acked"):
-    """Not synced by itself: what is forgotten of it is sent again, and recognised."""
-
-    seq: int
-
-
-_Event = _Moved | _Read | _Beat | _Acked
-_decoder: msgspec.msgpack.Decoder[_Event] = msgspec.msgpack.Decoder(_Event)
 
 
 class Device:
@@ -103,13 +76,15 @@ class Device:
         directory.mkdir(parents=True, exist_ok=True, mode=0o700)
         journal = RecordLog(directory / "journal", SNAPSHOT_BYTES, fsync)
         position, self._source = snapshots.load(directory) or (0, self._source)
+        self._source = recover(self._source, self._records(journal, position))
+        return journal
+
+    def _records(self, journal: RecordLog, position: int) -> Iterator[bytes]:
         while records := journal.read(position):
             for at, raw in records:
-                self._step(_decoder.decode(raw))
                 self._journal_bytes += len(raw)
                 position = at + 1
-        self._source.lost()
-        return journal
+                yield raw
 
     # --- what a user calls ---
 
@@ -117,11 +92,11 @@ class Device:
         """Returns when the reading is taken; blocks while too many rows wait (back-pressure)."""
         now_ms = time.time_ns() // 1_000_000
         reading = Reading(op, key, now_ms if time_ms is None else time_ms, now_ms, payload)
-        self._take_when_there_is_room(_Read(reading))
+        self._take_when_there_is_room(Read(reading))
 
     def heartbeat(self, op: OpId, groups: int, time_ms: int) -> None:
         """Says to all keys of an operator, behind what was sent, that nothing before this time comes any more."""
-        self._take_when_there_is_room(_Beat(op, groups, time_ms))
+        self._take_when_there_is_room(Beat(op, groups, time_ms))
 
     def move(self, site: SiteId) -> None:
         """Connect to another site; what the old one has not acknowledged goes there."""
@@ -130,7 +105,7 @@ class Device:
         with self._stir:
             if site != self._source.site:
                 self._attached = False
-                self._take(_Moved(site))
+                self._take(Moved(site))
 
     def flush(self, timeout_s: float = 30.0) -> bool:
         """Waits until everything that was sent is safe at a router; False if it is not by then."""
@@ -188,35 +163,24 @@ class Device:
 
     # --- the machine, under the lock ---
 
-    def _take_when_there_is_room(self, event: _Event) -> None:
+    def _take_when_there_is_room(self, event: Record) -> None:
         with self._stir:
             self._stir.wait_for(lambda: self._stopping or self._source.backlog_rows < self._max_waiting_rows)
             if self._stopping:
                 raise Unreachable(f"device {self._source.id} is closed {self.trouble}".rstrip(), "make a new one")
             self._take(event)
 
-    def _take(self, event: _Event) -> None:
+    def _take(self, event: Record) -> None:
         if self._journal is not None:
-            raw = msgspec.msgpack.encode(event)
+            raw = encode(event)
             try:
                 self._journal.append(self._journal.end, raw)
             except StorageError:
                 self._stopping = True  # what is on the disk and what has been numbered may differ now
                 raise
             self._journal_bytes += len(raw)
-        self._step(event)
+        step(self._source, event)
         self._stir.notify_all()
-
-    def _step(self, event: _Event) -> None:
-        match event:
-            case _Read(reading):
-                self._source.produce(reading)
-            case _Beat(op, groups, time_ms):
-                self._source.heartbeat(Clock(OpId(op), KeySet.everything(groups), self._source.id, time_ms))
-            case _Moved(site):
-                self._source.move(SiteId(site))
-            case _Acked(seq):
-                self._source.acked(seq)
 
     # --- the thread ---
 
@@ -265,7 +229,7 @@ class Device:
                 self._attached = self._attached or nth == self._source.moves
                 self._stir.notify_all()
             if nth == self._source.moves and acked is not None:
-                self._take(_Acked(acked))
+                self._take(Acked(acked))
                 self._cut_journal()
                 self.on_acked(acked)
         return True
@@ -274,9 +238,6 @@ class Device:
         if self._uplinks is not None and self._journal is None:
             return self._uplinks.offer(client, partial(self._batch, nth))
         batch = self._batch(nth)
-        # What is sent must not be numbered again after a crash: it is durable here first.
-        if self._journal is not None:
-            self._journal.sync()
         return None if batch is None else self._offer(client, batch)
 
     def _batch(self, nth: int) -> FromSource | None:
@@ -289,6 +250,10 @@ class Device:
 
     def _hand(self, client: RouterClient, event: Single) -> "Future[int | None]":
         """With an uplink it goes together with what is offered next."""
+        # What a router is told must not be told otherwise after a crash: where this device is and how its rows are
+        # numbered is durable here first.
+        if self._journal is not None:
+            self._journal.sync()
         if self._uplinks is not None:
             return self._uplinks.hand(client, lambda: event)
         done: Future[int | None] = Future()

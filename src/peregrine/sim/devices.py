@@ -1,37 +1,62 @@
 """Simulated devices and the simulated manager: who talks to routers from outside.
 
-A device has its unacknowledged rows on its disk; acknowledgements reach the disk late. The manager journals what
-reaches it and then steps; what it hears while it is down is lost.
+Both restart from what they keep: a snapshot, if there is one, and the records of their journal behind it. A device's
+journal is synced before anything is sent, and a crash may take what was written since. What the manager hears while it
+is down is lost.
 """
 
-from collections.abc import Callable, Mapping
+import random
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from peregrine.core.manager import Manager, ManagerEvent
+from peregrine.core import snapshot
+from peregrine.core.device_record import Acked, Beat, Moved, Read, Record, encode, recover, step
+from peregrine.core.manager import Manager, ManagerEffect, ManagerEvent
 from peregrine.core.messages import Attach, FromSource, Single
-from peregrine.core.source import Kept, Source
+from peregrine.core.rows import Clock
+from peregrine.core.source import Reading, Source
+from peregrine.plan import manager_books
+from peregrine.plan.manager_books import Books, Make, Recorded
 from peregrine.sim.machines import RETRY_MS, Callback, SimRouter
+from peregrine.sim.store import Codec
 from peregrine.sim.world import World
 from peregrine.types import SiteId
 
+SNAPSHOTS = 0.05  # how often one follows an acknowledgement, or an event of the manager
+
 
 class SimSource:
+    """With whoever gives it readings, and gives again what it lacks when it is back (net/device.py, `Device.taken`)."""
+
     def __init__(
-        self, world: World, source: Source, routers: Mapping[SiteId, SimRouter], latency_ms: float = 2.0
+        self,
+        world: World,
+        make: Callable[[], Source],
+        routers: Mapping[SiteId, SimRouter],
+        latency_ms: float = 2.0,
+        chance: random.Random | None = None,
     ) -> None:
-        self.machine = source
+        """`chance`: of its snapshots and of what a crash takes from its journal."""
+        self.machine = make()
         self.up = True
+        self._make = make
         self._world = world
         self._routers = routers
         self._latency_ms = latency_ms
+        self._chance = chance
+        self._given: list[Read | Beat] = []
+        self._site = self.machine.site  # where it is driven
         self._attached = False
         self._tries = 0
-        self._disk: list[Kept] = []  # acknowledgements reach the disk late: after a crash some rows are sent again
+        self._snapshot: bytes | None = None
+        self._journal: list[bytes] = []
+        self._synced = 0
 
     def pump(self) -> None:
         if not self.up:
             return
         world = self._world
+        self._synced = len(self._journal)  # before anything is sent
         if not self._attached:
             self._attached = True
             site = self.machine.site
@@ -57,9 +82,10 @@ class SimSource:
 
     def _acked(self, site: SiteId, seq: int) -> None:
         if self.up and site == self.machine.site:
-            if self._world.rng.random() < 0.5:
-                self._disk = [kept for kept in self._disk if kept[0] > seq]
-            self.machine.acked(seq)
+            self._take(Acked(seq))
+            if self._chance is not None and self._chance.random() < SNAPSHOTS:
+                self._snapshot = snapshot.encode(self.machine)
+                self._journal.clear()
             self.pump()
 
     def _timeout(self, tries: int) -> None:
@@ -82,56 +108,95 @@ class SimSource:
             self._attached = False
             self.pump()
 
-    def produced(self) -> None:
-        self._disk.append(self.machine.kept[-1])
-        self.pump()
+    def give(self, what: Reading | Clock) -> None:
+        record = Read(what) if isinstance(what, Reading) else Beat(what.op, what.keys.groups, what.time_ms)
+        self._given.append(record)
+        if self.up:
+            self._take(record)
+            self.pump()
 
     def move(self, site: SiteId) -> None:
-        if site != self.machine.site:
-            self.machine.move(site)
+        self._site = site
+        if self.up and site != self.machine.site:
+            self._take(Moved(site))
             self._attached = False
             self._tries += 1
             self.pump()
 
+    def _take(self, record: Record) -> None:
+        self._journal.append(encode(record))
+        step(self.machine, record)
+
     def crash(self) -> None:
         self.up = False
         self._tries += 1
+        if self._chance is not None:
+            del self._journal[self._chance.randint(self._synced, len(self._journal)) :]
 
     def restart(self) -> None:
         self.up = True
-        self.machine.recover(self._disk)
+        kept = snapshot.decode(self._snapshot or snapshot.encode(self._make()))
+        self.machine = recover(kept, self._journal)
         self._attached = False
+        for record in self._given[self.machine.next_seq :]:
+            self._take(record)
+        self.move(self._site)
         self.pump()
 
     @property
     def idle(self) -> bool:
-        return self.up and self.machine.backlog_rows == 0
+        return self.up and self.machine.backlog_rows == 0 and self.machine.site == self._site
 
 
 class SimManager:
-    def __init__(self, world: World, make: Callable[[], Manager], perform: Callable[[Any], None]) -> None:
-        self.make = make
-        self.machine = make()
+    codec: Codec = snapshot
+
+    def __init__(
+        self,
+        world: World,
+        make: Make,
+        perform: Callable[[Any], None],
+        founding: Iterable[Recorded],
+        chance: random.Random | None = None,
+    ) -> None:
+        """`founding`: what it is told before anything happens. `chance`: of its snapshots."""
+        self.books = Books()
         self.up = True
-        self.journal: list[ManagerEvent] = []
+        self._make = make
         self._world = world
         self._perform = perform
+        self._chance = chance
+        self._snapshot: bytes | None = None
+        self._journal: list[bytes] = []
+        for record in founding:
+            self._take(record)
+
+    @property
+    def machine(self) -> Manager:
+        return self.books.placed
 
     def offer(self, event: ManagerEvent) -> bool:
-        """Errors of a plan reach the caller and leave no trace in the journal."""
+        """Errors of a plan reach the caller."""
         if not self.up:
             return False
-        effects = self.machine.step(event)
-        self.journal.append(event)
-        for effect in effects:
-            self._perform(effect)
+        if self.books.is_news(event):
+            for effect in self._take(event):
+                self._perform(effect)
+            if self._chance is not None and self._chance.random() < SNAPSHOTS:
+                self._snapshot = self.codec.encode(self.books)
+                self._journal.clear()
         return True
+
+    def _take(self, record: Recorded) -> list[ManagerEffect]:
+        self._journal.append(manager_books.encode(record))
+        return self.books.apply(record, self._make)
 
     def crash(self) -> None:
         self.up = False
 
     def restart(self) -> None:
         self.up = True
-        self.machine = self.make()
-        for event in self.journal:
-            self.machine.step(event)
+        kept = self.codec.decode(self._snapshot) if self._snapshot is not None else Books()
+        self.books = manager_books.recover(kept, self._journal, self._make)
+        if self._snapshot is None:  # no restart goes by without the form that it has in a snapshot
+            self.books = self.codec.decode(self.codec.encode(self.books))

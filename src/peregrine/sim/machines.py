@@ -11,7 +11,7 @@ from typing import Protocol
 from peregrine.core import journal
 from peregrine.core.chunks import MemoryChunks
 from peregrine.core.gather import bundles
-from peregrine.core.host import apply, by_group
+from peregrine.core.host import Output, by_group, work_off
 from peregrine.core.large import Sizes, Spill
 from peregrine.core.link import LinkSender
 from peregrine.core.log import MemoryLog
@@ -22,14 +22,13 @@ from peregrine.core.messages import (
     Effect,
     Event,
     Fetch,
-    FromHost,
     HandBack,
-    HandedBack,
     Send,
     Single,
     Together,
 )
 from peregrine.core.operator import Operator
+from peregrine.core.outgoing import outgoing
 from peregrine.core.router import Router
 from peregrine.core.router_logs import Session, recover
 from peregrine.core.rows import length
@@ -201,8 +200,9 @@ class SimRouter:
         for session, link in self.sessions.items():
             link.sender = self._sender(session)
             link.pump()
-        for wanted in (*self.machine.hand_backs(), *self.machine.fetches()):
-            self._follow(wanted)
+        wanted: list[Effect] = [*self.machine.hand_backs(), *self.machine.fetches()]
+        for effect in wanted:
+            self._follow(effect)
         for host in self.hosts.values():
             host.wake()
 
@@ -282,20 +282,21 @@ class SimHost:
         if epoch != self._epoch:
             return
         rng = self.world.rng
+        assert self.log.first <= self.committed, f"what {self.place} has to read is cut off"
         entries = self.log.read(self.committed, rng.choice((1, 8, 64, 1000)))
         last, entry = entries[-1]
         end = last + length(entry)
         parts = list(by_group(entries, self.groups).items())
         rng.shuffle(parts)
         states: dict[tuple[OpId, int], bytes] = {}
-        handovers: list[FromHost] = []
+        of_groups: dict[OpId, list[tuple[int, list[Output]]]] = {}
         for (op, group), part in parts:
             before = self.states.get((op, group), b"")
             spill = Spill(self.chunks, self.sizes)
-            emissions, states[op, group] = apply(self.operators[op], before, part, self.chunk_bytes, spill)
+            outputs, states[op, group] = work_off(self.operators[op], before, part, self.chunk_bytes, spill)
             self.write_down(op, group, spill)
-            if emissions:
-                handovers.append(FromHost(self.place, op, group, tuple(emissions)))
+            of_groups.setdefault(op, []).append((group, outputs))
+        handovers = [event for op, mine in of_groups.items() for event in outgoing(self.place, op, mine)]
         waiting = set(range(len(handovers)))
 
         def accepted(i: int) -> None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
+from peregrine.core import snapshot
 from peregrine.core.attachments import Attachments
 from peregrine.core.coordinator import Cancel, Status, Submit, ToRouter
 from peregrine.core.intake import RouterConfig
@@ -38,8 +39,9 @@ from peregrine.core.router import Router
 from peregrine.core.rows import Clock, Rows, rows_of
 from peregrine.core.source import Reading, Source
 from peregrine.core.topology import Link
-from peregrine.core.validity import AttachedProducers
+from peregrine.core.validity import AttachedProducers, IndexedFeeds
 from peregrine.errors import PlanError
+from peregrine.plan.manager_books import Fed, Initial, Placed, Recorded
 from peregrine.plan.redeploy.changes import Changes
 from peregrine.plan.redeploy.layout import Layout
 from peregrine.plan.redeploy.planner import Planner
@@ -55,6 +57,7 @@ from peregrine.sim.machines import SimHost, SimRouter
 from peregrine.sim.network import Network
 from peregrine.sim.operators import emitter
 from peregrine.sim.scenario import Fault, Scenario
+from peregrine.sim.store import Codec
 from peregrine.sim.world import World
 from peregrine.types import MigrationId, OpId, PlaceId, SiteId, SourceId, site_of
 
@@ -67,6 +70,7 @@ PATIENCES_MS = (0, 50, 300, 1000, 10_000)  # of the manager, with a topology cha
 class Doubles:
     """What a test may put in the place of the real thing, to show that the checkers notice."""
 
+    codec: Codec = snapshot  # of snapshots: machines that are built wrong are not known to the real one
     router: type[Router] = Router
     host: type[SimHost] = SimHost
     mechanisms: Mapping[str, Mechanism] = field(default_factory=lambda: MECHANISMS)
@@ -123,6 +127,7 @@ class Simulation:
             config = RouterConfig(site, topology, scenario.specs, self._doubles.mechanisms, scenario.host_lag_rows)
             chance = random.Random(f"store:{scenario.seed}:{site}") if scenario.faults else None
             router = self.routers[site] = SimRouter(world, partial(self._doubles.router, config), self, chance)
+            router.store.codec = self._doubles.codec
             for place in topology.places(site) if site in topology else (PlaceId(site),):
                 kind = ContinuousHost if place in scenario.continuous else self._doubles.host
                 host = kind(world, place, router, scenario.operators, groups, scenario.chunk_bytes, scenario.sizes)
@@ -136,7 +141,11 @@ class Simulation:
                 self.network.set(site, parent, topology.link(site))
                 for near, far in ((site, parent), (parent, site)):
                     self.routers[near].link(far, 0)
-        self.manager = SimManager(world, self._make_manager, self._manager_effect)
+        founding: list[Recorded] = [Fed(source, feeds) for source, feeds in scenario.feeds.items()]
+        founding.append(Placed(scenario.initial))
+        chance = random.Random(f"manager:{scenario.seed}") if scenario.faults else None
+        self.manager = SimManager(world, self._make_manager, self._manager_effect, founding, chance)
+        self.manager.codec = self._doubles.codec
         for site, router in self.routers.items():
             for op, keys, place in scenario.initial:
                 if site in topology and topology.is_at_or_above(site, site_of(place)):
@@ -156,13 +165,13 @@ class Simulation:
             self._later(fault.at_ms, partial(self._strike, fault))
         self._keep_replicas()
 
-    def _make_manager(self) -> Manager:
+    def _make_manager(self, initial: Initial, feeds: IndexedFeeds) -> Manager:
         scenario = self.scenario
-        placement = Placement(scenario.topology, scenario.specs, scenario.initial)
+        placement = Placement(scenario.topology, scenario.specs, initial)
         attachments = Attachments()
         for script in scenario.sources:
             attachments.attach(script.id, script.site)
-        producers = AttachedProducers(scenario.feeds, attachments)
+        producers = AttachedProducers(feeds, attachments)
         return Manager(
             placement,
             scenario.specs,
@@ -184,7 +193,9 @@ class Simulation:
 
     def _source(self, id: SourceId) -> SimSource:
         script = next(script for script in self.scenario.sources if script.id == id)
-        source = SimSource(self.world, Source(id, script.site, script.roaming), self.routers)
+        chance = random.Random(f"device:{self.scenario.seed}:{id}") if self.scenario.faults else None
+        make = partial(Source, id, script.site, script.roaming)
+        source = SimSource(self.world, make, self.routers, chance=chance)
         for at_ms, what in script.sends:
             self._later(at_ms, partial(self._produce, source, what))
         for at_ms, site in script.moves:
@@ -281,11 +292,7 @@ class Simulation:
         return True
 
     def _produce(self, source: SimSource, what: Any) -> None:
-        if isinstance(what, Reading):
-            source.machine.produce(what)
-        else:
-            source.machine.heartbeat(Clock(what.op, what.keys, source.machine.id, what.time_ms))
-        source.produced()
+        source.give(what if isinstance(what, Reading) else Clock(what.op, what.keys, source.machine.id, what.time_ms))
 
     def _move_source(self, source: SimSource, site: SiteId) -> None:
         if source.machine.site != site:

@@ -21,7 +21,6 @@ from peregrine.core.router_logs import (
     first_handed_back,
     host_log,
     out_log,
-    session_of,
 )
 from peregrine.errors import CorruptLog
 from peregrine.types import PlaceId, SiteId
@@ -74,7 +73,9 @@ class HasLog(Protocol):
 class SimStore:
     codec: Codec = snapshot
 
-    def __init__(self, neighbours: Iterable[SiteId], hosts: Mapping[PlaceId, HasLog], chance: random.Random | None) -> None:
+    def __init__(
+        self, neighbours: Iterable[SiteId], hosts: Mapping[PlaceId, HasLog], chance: random.Random | None
+    ) -> None:
         """`hosts` grows until the run begins. Without `chance` no snapshot is taken and nothing gets lost."""
         self.chance = chance
         self.cut_off: list[bytes] = []  # of the journal: for whoever audits it
