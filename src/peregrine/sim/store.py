@@ -25,7 +25,7 @@ from peregrine.core.router_logs import (
 from peregrine.errors import CorruptLog
 from peregrine.types import PlaceId, SiteId
 
-SNAPSHOTS = (0.0, 0.02, 0.1)  # how often one follows a group of events; each router has its habit
+SNAPSHOTS = (0.0, 0.01, 0.05)  # how often one follows a group of events; each router has its habit
 DIES_AT_IT = 0.2  # how often a router that dies does so while it takes a snapshot
 LOSES = 0.5  # how often a crash takes something from the logs
 
