@@ -13,6 +13,7 @@ from peregrine.core.replication import NOTHING_MOVED, StateMoved
 from peregrine.core.routes import Route
 from peregrine.core.rows import Clock, Entry, Item, Rows, StateRows, split_keys
 from peregrine.core.rules import RuleTable
+from peregrine.core.trail import Trail
 from peregrine.errors import ProtocolError
 from peregrine.types import MigrationId, OpId, PlaceId, SiteId
 
@@ -23,6 +24,7 @@ class Ports(Protocol):
     """What legs need of their router."""
 
     site: SiteId
+    trail: Trail
     table: RuleTable[Route]
     ends: dict[PlaceId, int]
     commits: dict[PlaceId, int]

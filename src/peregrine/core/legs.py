@@ -179,6 +179,7 @@ class Legs:
 
     def treat(self, migration: MigrationId, role: Role, item: Rows | Clock) -> None:
         """Rows of K that came by the rules."""
+        self.router.trail.about = migration
         leg = self.book.get(migration, role)
         assert leg is not None, f"a rule leads to {migration} as {role}, which is not open"
         match role:
@@ -323,6 +324,7 @@ class Legs:
     # --- what primitives use ---
 
     def happen(self, leg: Leg, event: On) -> None:
+        self.router.trail.note(leg.migration.id, leg.role.value, event.value)
         for step in self.mechanism(leg.migration).steps(leg.role, event):
             perform(self, leg, step)
 
@@ -331,6 +333,7 @@ class Legs:
 
     def tell(self, leg: Leg, role: Role, event: On, keys: KeySet | None = None) -> None:
         m = leg.migration
+        self.router.trail.note(m.id, leg.role.value, "tells", role.value, event.value)
         marker = Marker(event, role, m, m.keys if keys is None else keys, moves=leg.switched, told_by=leg.role)
         self.router.send(marker, marker.dest)
 
@@ -344,6 +347,7 @@ class Legs:
 
     def check(self) -> None:
         for leg in self.book:
+            self.router.trail.about = leg.migration.id
             leg.check()
 
     def pinned(self) -> set[bytes]:

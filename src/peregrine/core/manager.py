@@ -13,10 +13,12 @@ from peregrine.core.coordinator import (
     CoordinatorEvent,
     PlanEnded,
     Submit,
+    ToRouter,
+    plan_of,
 )
 from peregrine.core.mechanisms import MECHANISMS
 from peregrine.core.mechanisms.program import Mechanism
-from peregrine.core.messages import Attached, Rehomed, Report, Stray, Tick
+from peregrine.core.messages import Attached, Rehome, Rehomed, Report, Stray, Tick
 from peregrine.core.mobility import GiveUp, Mobility, MobilityEvent, Propose
 from peregrine.core.operator import OpSpec
 from peregrine.core.placement import Placement
@@ -29,6 +31,7 @@ from peregrine.core.redeploying import (
     RedeployingEvent,
     TopologyChanged,
 )
+from peregrine.core.trail import Trail, explained
 from peregrine.core.validity import Producers
 from peregrine.types import OpId
 
@@ -51,6 +54,7 @@ class Manager:
         """Without `planning` the topology stays as it is. `patience_ms`: how long a topology change in which nothing
         happens holds up the next.
         """
+        self.trail = Trail("the manager")
         self.coordinator = Coordinator(placement, operators, producers, mechanisms)
         self.attachments = attachments
         self.mobility = Mobility(self.coordinator, attachments, dwell_ms)
@@ -62,6 +66,7 @@ class Manager:
         still = self.redeploying is None or self.redeploying.idle
         return still and not self.coordinator.running and not self.mobility.trips
 
+    @explained
     def step(self, event: ManagerEvent) -> list[ManagerEffect]:
         """A plan of the user that cannot be carried out raises an error and changes nothing."""
         effects: list[ManagerEffect] = []
@@ -76,6 +81,13 @@ class Manager:
         return effects
 
     def _coordinate(self, event: CoordinatorEvent) -> list[ManagerEffect]:
+        match event:
+            case Submit(plan):
+                self.trail.note(plan.id, "submitted,", "by", plan.mechanism)
+            case Cancel(plan_id):
+                self.trail.note(plan_id, "cancelled")
+            case Report(site, migration, status):
+                self.trail.note(plan_of(migration), site, "reports", status, "of", migration)
         return self._follow(self.coordinator.step(event))
 
     def _follow(self, effects: list[CoordinatorEffect]) -> list[ManagerEffect]:
@@ -83,6 +95,7 @@ class Manager:
         all_effects: list[ManagerEffect] = [*effects]
         for effect in effects:
             if isinstance(effect, PlanEnded):
+                self.trail.note(effect.plan.id, "ended:", effect.outcome.value)
                 all_effects += self._roam(effect)
                 all_effects += self._redeploy(effect)
         return all_effects
@@ -99,12 +112,17 @@ class Manager:
 
     def _redeploy(self, event: RedeployingEvent) -> list[ManagerEffect]:
         effects: list[ManagerEffect] = []
+        if isinstance(event, Rehomed):
+            self.trail.note(event.site, "rehomed", event.number)
         for effect in self.redeploying.step(event) if self.redeploying is not None else ():
             match effect:
                 case Propose(plan):
                     effects += self._coordinate(Submit(plan))
                 case PlanEnded():
                     effects += self._follow([effect])
+                case ToRouter(_, Rehome(rehoming)):
+                    self.trail.note(rehoming.site, "is to go from", str(rehoming.source), "to", str(rehoming.target))
+                    effects.append(effect)
                 case _:
                     effects.append(effect)
         return effects

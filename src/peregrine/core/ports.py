@@ -8,6 +8,7 @@ from peregrine.core.messages import HandBack
 from peregrine.core.routes import Route
 from peregrine.core.rows import Clock, Item, Rows
 from peregrine.core.rules import RuleTable
+from peregrine.core.trail import Trail
 from peregrine.core.ways import Ways
 from peregrine.errors import ProtocolError
 from peregrine.types import SiteId
@@ -17,6 +18,7 @@ Came = tuple[Item, SiteId | None]  # an item, and the neighbour that it came fro
 
 class Ports(Protocol):
     site: SiteId
+    trail: Trail
     table: RuleTable[Route]
     ways: Ways
     intake: Intake

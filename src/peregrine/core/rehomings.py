@@ -245,8 +245,10 @@ class Rehomings:
 
     def check(self) -> None:
         for turn in self.fence.turns.values():
+            self._router.trail.about = turn.rehoming.site
             assert turn.left is None or not (turn.fenced or turn.held), f"{turn.rehoming}: held although P has left"
         for approach in self.new_branch.approaches.values():
+            self._router.trail.about = approach.rehoming.site
             assert approach.settling or not approach.held, f"{approach.rehoming}: held before it settles"
 
     def leftovers(self) -> list[str]:

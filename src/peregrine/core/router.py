@@ -69,6 +69,7 @@ from peregrine.core.rows import (
     length,
 )
 from peregrine.core.rules import RuleTable, split
+from peregrine.core.trail import Trail, explained
 from peregrine.core.ways import Ways
 from peregrine.errors import ProtocolError
 from peregrine.types import MigrationId, OpId, PlaceId, SiteId, SourceId, site_of
@@ -87,6 +88,7 @@ class Router:
     def __init__(self, config: RouterConfig) -> None:
         self.config = config
         self.site = config.site
+        self.trail = Trail(f"router {config.site}")
         topology = config.topology
         self.ways = Ways(topology, config.site)
         home: Route = Local(topology.main_place(config.site)) if self.ways.is_root else Up()
@@ -112,6 +114,7 @@ class Router:
         self._say_again_at_ms = 0
         self.pressed_from_above = False
 
+    @explained
     def step(self, event: Event) -> list[Effect]:
         """An event that this router cannot make sense of raises an error and changes nothing."""
         events = event.events if isinstance(event, Together) else (event,)
@@ -153,6 +156,7 @@ class Router:
 
     def _go_on(self, way: Way, item: Item) -> None:
         if isinstance(way, tuple) and isinstance(item, Rows | Clock):
+            self.trail.meet(item)
             self.legs.output(*way, item)
         else:
             if isinstance(way, tuple) and isinstance(item, StateRows):
@@ -163,6 +167,7 @@ class Router:
             self.receive(item, way if isinstance(way, str) else None)
 
     def _obey(self, event: Single) -> None:
+        self.trail.about = None
         match event:
             case Committed(place, offset):
                 self.commits[place] = max(offset, self.commits.get(place, 0))
@@ -190,14 +195,21 @@ class Router:
             case WarmUp(place, rows):
                 self.append(place, replace(rows, sample=True))
             case Begin(migration):
+                self.trail.about = migration.id
                 self.legs.begin(migration)
             case Abort(migration):
+                self.trail.note(migration.id, "abort")
                 self.legs.abort(migration)
             case Query(migration):
+                self.trail.about = migration.id
                 self.legs.tell_status(migration)
-            case Rehome():
+            case Rehome(rehoming):
+                self.trail.note(rehoming.site, "is to go from", str(rehoming.source), "to", str(rehoming.target))
                 self.rehomings.begin(event)
             case HandedBack():
+                departures = self.rehomings.old_branch.departures.values()
+                site = event.neighbour if any(event.answers(each.hand_back) for each in departures) else self.site
+                self.trail.note(site, "items handed back, of session", event.session)
                 self.rehomings.handed_back(event)
 
     # --- what the outside may ask ---
@@ -239,6 +251,7 @@ class Router:
     def pinned(self) -> set[bytes]:
         return self.legs.pinned()
 
+    @explained
     def check(self) -> None:
         """Invariants that hold after every step."""
         for place, offset in self.commits.items():
@@ -277,6 +290,7 @@ class Router:
 
     def receive(self, item: Item, via: SiteId | None) -> None:
         """An item from a neighbour or from a host of this site."""
+        self.trail.meet(item)
         if item.dest is not None and self.rehomings.turns_off(item, via, self.ways.has(item.dest)):
             return
         if isinstance(item, Marker):
@@ -419,6 +433,7 @@ class Router:
         self._dead += 1
 
     def report(self, migration: MigrationId, status: str, moved: StateMoved = NOTHING_MOVED) -> None:
+        self.trail.note(migration, "reports", status)
         self._effects.append(Report(self.site, migration, status, moved))
 
     def fetch(self, fetch: Fetch) -> None:
@@ -428,9 +443,11 @@ class Router:
         self._effects.append(wanted)
 
     def rehomed(self, number: int) -> None:
+        self.trail.note(self.site, "rehomed", number)
         self._effects.append(Rehomed(self.site, number))
 
     def reached(self, migration: MigrationId, step: str) -> None:
+        self.trail.note(migration, "reached", step)
         self._effects.append(Reached(self.site, migration, step))
 
     def protocol_error(self, what: str) -> ProtocolError:

@@ -198,5 +198,6 @@ def _run_chunk(seeds: Sequence[int], options: Options) -> list[SeedResult]:
 
 
 def _finding(error: Exception) -> str:
-    last = "".join(traceback.format_exception(error)).rstrip().splitlines()[-TRACEBACK_LINES:]
-    return f"raised {type(error).__name__}: {error}\n" + "\n".join(last)
+    last = "".join(traceback.format_tb(error.__traceback__)).splitlines()[-TRACEBACK_LINES:]
+    story = getattr(error, "__notes__", [])  # of the migration or site (core/trail.py)
+    return "\n".join([f"raised {type(error).__name__}: {error}", *last, *story])
