@@ -19,6 +19,7 @@ from peregrine.net.settings import make_token
 from peregrine.types import OpId, PlaceId, SourceId
 
 sys.path.insert(0, str(Path(__file__).parent))
+from left_behind import java_options
 from stand_in import StandIn
 
 from harness import CLOUD, OP, SINK, row, rows, sink, spec
@@ -50,7 +51,7 @@ def spark() -> Iterator[Any]:
 def java(monkeypatch: pytest.MonkeyPatch) -> None:
     """For tests with Spark applications in processes of their own."""
     # Several JVMs start at once, and a quick start is all that matters.
-    monkeypatch.setenv("JAVA_TOOL_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+    monkeypatch.setenv("JAVA_TOOL_OPTIONS", java_options("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"))
     if find_spec("pyspark") is None:
         pytest.skip("pyspark is not installed: pip install --editable '.[spark]'")
     from peregrine.spark.java import find_java

@@ -187,5 +187,4 @@ def _drive(cars: dict[str, Device], going: threading.Event, idle: threading.Lock
 
 if __name__ == "__main__":
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
-    logging.getLogger("py4j").setLevel(logging.CRITICAL)  # it tells at length that Spark has died
     {"caller": caller, "devices": devices}[sys.argv[1]](Path(sys.argv[2]), *sys.argv[3:])

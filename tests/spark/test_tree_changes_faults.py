@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from kill_course import Course, needs_spark
+from left_behind import java_options
 from test_kills import EVERYTHING, check
 
 ON_ITS_WAY = "on its way"  # the site has been told to change its parent, and is not settled
@@ -58,7 +59,9 @@ class TreeCourse(Course):
 def course(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TreeCourse]:
     needs_spark()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("JAVA_TOOL_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")  # it starts again and again
+        patch.setenv(
+            "JAVA_TOOL_OPTIONS", java_options("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
+        )  # it starts again and again
         made = TreeCourse(tmp_path_factory.mktemp("tree") / "deployment")
         yield made
         made.close()

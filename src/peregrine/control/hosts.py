@@ -48,6 +48,7 @@ def start_per_site(
     from peregrine.spark.host import HostConfig
     from peregrine.spark.host_process import HostSettings
     from peregrine.spark.served import publish
+    from peregrine.spark.session import clear_up
 
     directory = deployment.directory
 
@@ -70,6 +71,7 @@ def start_per_site(
                 late = start(site)
                 threading.Thread(target=_wait_for, args=(deployment, late), name=late.name, daemon=True).start()
 
+    stack.callback(clear_up)  # behind those that were killed
     stack.callback(_stop_all, deployment)
     for site in deployment.supervised_routers:
         publish(_served(directory, site), deployment.served([site]))
@@ -160,7 +162,7 @@ class HostProcess:
 
     def states(self) -> list[tuple[str, str, int, bytes]]:
         """(place, operator, group, state) as the last committed batch left them."""
-        with tempfile.NamedTemporaryFile(prefix="peregrine-states-") as file:
+        with tempfile.NamedTemporaryFile(prefix="states-", dir=self._settings_file.parent) as file:
             self.ask({"what": "states", "file": file.name})
             return msgspec.msgpack.decode(Path(file.name).read_bytes(), type=list[tuple[str, str, int, bytes]])
 

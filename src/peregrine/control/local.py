@@ -12,7 +12,6 @@ it: routers on their ports, hosts from their checkpoint, plans from the manager'
 started again (supervisor.py), and `watch` is told.
 """
 
-import shutil
 import tempfile
 from collections.abc import Callable, Collection, Container, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
@@ -31,6 +30,7 @@ from peregrine.core.placement import Initial
 from peregrine.core.topology import Topology
 from peregrine.errors import ConfigurationError, UnknownName
 from peregrine.log.record_log import Fsync
+from peregrine.net.scratch import Scratch
 from peregrine.net.settings import make_token, read_token
 from peregrine.net.tls import tls_settings
 from peregrine.types import OpId, PlaceId, Runner, SiteId
@@ -71,8 +71,9 @@ def local(
     with ExitStack() as stack:
         kept = directory is not None
         if directory is None:
-            directory = Path(tempfile.mkdtemp(prefix="peregrine-"))
-            stack.callback(shutil.rmtree, directory, ignore_errors=True)
+            scratch = Scratch("peregrine-run-", Path(tempfile.gettempdir()))
+            stack.callback(scratch.remove)
+            directory = scratch.path
         directory.mkdir(parents=True, exist_ok=True)
         stack.enter_context(claimed(directory, _own_spark()))
         check_kind(directory, hosts)

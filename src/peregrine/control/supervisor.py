@@ -17,6 +17,10 @@ LOOK_EVERY_S = 0.1
 BACK_OFF_S = (0.1, 10.0)
 FAILURES = 8  # one after the other; the last restart is nearly a minute after the first
 STEADY_S = 20.0  # what has run for so long did not fail because it was started; what was killed often is no failure
+NEXT = {
+    "failed": "it is started again",
+    "given up": "the rest runs on; see to what failed, and start the deployment again on its directory",
+}
 log = logging.getLogger(__name__)
 
 
@@ -104,7 +108,8 @@ class Supervisor:
 
     def _tell(self, incident: Incident) -> None:
         level = logging.INFO if incident.status in ("stopped", "restarted") else logging.ERROR
-        log.log(level, "what=%r status=%r detail=%r", incident.what, incident.status, incident.detail)
+        then = NEXT.get(incident.status, "")
+        log.log(level, "what=%r status=%r detail=%r next=%r", incident.what, incident.status, incident.detail, then)
         self._say(incident)
 
 

@@ -45,7 +45,7 @@ def _candidates() -> Iterator[Path]:
 def _version(home: Path) -> int | None:
     """17 for `openjdk version "17.0.15"`; None for what does not start."""
     try:
-        command = [str(home / "bin" / "java"), "-version"]
+        command = [str(home / "bin" / "java"), "-XX:-UsePerfData", "-version"]
         told = subprocess.run(command, capture_output=True, text=True, timeout=START_S).stderr
     except (OSError, subprocess.TimeoutExpired):
         return None

@@ -13,6 +13,7 @@ Each of these favours this query.
 
 import os
 import sys
+import tempfile
 import time
 import uuid
 from collections.abc import Iterator, Sequence
@@ -36,7 +37,8 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessor, Stateful
 from pyspark.sql.types import StructType
 
 from peregrine.errors import ConfigurationError
-from peregrine.spark.session import find_java
+from peregrine.spark.quiet import quieten
+from peregrine.spark.session import find_java, put_aside
 from peregrine.workloads import road
 
 if TYPE_CHECKING:
@@ -70,13 +72,14 @@ def open_plain_session(cores: int = 2) -> "SparkSession":
     os.environ["JAVA_HOME"] = str(find_java())
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
-    spark = (
+    builder = (
         SparkSession.builder.master(f"local[{cores}]")
         .appName("plain")
         .config("spark.sql.streaming.stateStore.providerClass", ROCKSDB)
         .config("spark.sql.shuffle.partitions", str(cores))
-        .getOrCreate()
     )
+    spark = put_aside(builder, parent=Path(tempfile.gettempdir())).getOrCreate()  # where Spark puts things by itself
+    quieten(spark)
     spark.sparkContext.setLogLevel("ERROR")
     return spark
 

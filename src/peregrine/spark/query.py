@@ -5,6 +5,7 @@
 
 from collections.abc import Callable
 from contextlib import suppress
+from subprocess import TimeoutExpired
 from typing import TYPE_CHECKING, Any
 
 from py4j.protocol import Py4JError
@@ -30,7 +31,11 @@ class HostQuery:
         self.query: StreamingQuery = start(session(), config)
 
     def failure(self) -> str | None:
-        if self._stopped or self.query.isActive:
+        if self._stopped:
+            return None
+        if (died := how_spark_died()) is not None:
+            return died
+        if self.query.isActive:
             return None
         return str(self.query.exception() or "the query has ended")[:REASON_CHARACTERS]
 
@@ -64,8 +69,19 @@ def running_jvm() -> int | None:
         return None
 
 
-def forget_session() -> None:
-    """Spark's process has died: without this the next session would be looked for in it."""
+def how_spark_died() -> str | None:
+    """None while the process in which the driver of this one's session runs is there."""
+    from pyspark import SparkContext
+
+    gateway: Any = SparkContext._gateway
+    code = None if gateway is None or gateway.proc is None else gateway.proc.poll()
+    if code is None:
+        return None
+    return f"Spark's process has ended: {f'signal {-code}' if code < 0 else f'code {code}'}"
+
+
+def forget_session(patience_s: float | None = None) -> None:
+    """Spark's process has died, or ends now: without this the next session would be looked for in it."""
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
@@ -74,6 +90,10 @@ def forget_session() -> None:
         with suppress(*_DEAD):
             dead.shutdown()
         dead.proc.stdin.close()
-        dead.proc.wait()
+        try:
+            dead.proc.wait(patience_s)
+        except TimeoutExpired:
+            dead.proc.kill()
+            dead.proc.wait()
     SparkContext._gateway = SparkContext._jvm = SparkContext._active_spark_context = None
     SparkSession._instantiatedSession = None

@@ -9,16 +9,19 @@ latency: start hosts once, in one session, and keep them.
 
 import atexit
 import os
-import shutil
 import sys
+import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from peregrine.errors import ConfigurationError
+from peregrine.net import scratch
+from peregrine.net.scratch import Scratch
 from peregrine.spark.files import without_forks
 from peregrine.spark.java import find_java
+from peregrine.spark.quiet import quieten
 from peregrine.spark.settings import tune
 
 if TYPE_CHECKING:
@@ -29,12 +32,16 @@ __all__ = ["clear_up", "find_java", "open_session"]
 TASK_FAILURES = 4
 _SHARED_MEMORY = Path("/dev/shm")
 _PREFIX = "peregrine-spark-"
+_DRIVER, _EXECUTOR = "spark.driver.extraJavaOptions", "spark.executor.extraJavaOptions"
+_NO_COUNTERS = "-XX:-UsePerfData"  # a file in /tmp, wherever temporary files go
+END_S = 10.0
+MOST_SOCKET_DIRECTORY = 60  # bytes: what Spark calls its sockets is 43 more, and some systems take 104
+_scratch: Scratch | None = None
 
 
 def open_session(
     name: str = "peregrine",
     cores: int = 2,
-    local_dir: Path | None = None,
     more: Mapping[str, str] | None = None,
     log_file: Path | None = None,
     master: str | None = None,
@@ -53,35 +60,62 @@ def open_session(
         raise ConfigurationError("pyspark is not installed", "pip install 'peregrine-spark[spark]'") from error
     # A task is tried again when its worker dies; without the second number one death fails the query.
     builder = tune(SparkSession.builder.master(master or f"local[{cores},{TASK_FAILURES}]").appName(name))
-    if local_dir is None and os.access(_SHARED_MEMORY, os.W_OK):
-        local_dir = _own_directory(_SHARED_MEMORY)
-    if local_dir is not None:
-        builder = builder.config("spark.local.dir", str(local_dir))
     for setting, value in (more or {}).items():
         builder = builder.config(setting, value)
     with _stderr_to(log_file):
-        spark = builder.getOrCreate()
+        spark = put_aside(builder, master).getOrCreate()
+    quieten(spark)
     spark.sparkContext.setLogLevel("ERROR")
     if master is None or master.startswith("local["):
         without_forks(spark)
     return spark
 
 
-def _own_directory(parent: Path) -> Path:
-    """For what Spark writes aside. A process that was killed leaves it behind: the next one clears it away."""
-    clear_up(parent)
-    own = parent / f"{_PREFIX}{os.getpid()}"
-    if not own.exists():
-        own.mkdir(mode=0o700)
-        atexit.register(shutil.rmtree, own, ignore_errors=True)
-    return own
+def put_aside(
+    builder: "SparkSession.Builder", master: str | None = None, parent: Path | None = None
+) -> "SparkSession.Builder":
+    """What Spark and its libraries put aside goes to a directory that is removed when this process ends."""
+    from pyspark import SparkContext
+
+    if SparkContext._gateway is not None:
+        return builder  # where it is told where to put things, it runs already
+    global _scratch
+    if _scratch is None:
+        atexit.register(_end)
+    else:
+        _scratch.remove()  # of a Spark that was killed
+    _scratch = Scratch(_PREFIX, parent or _parent())
+    java = f"-Djava.io.tmpdir={_scratch.path} {_NO_COUNTERS}"
+    os.environ["SPARK_LAUNCHER_OPTS"] = _NO_COUNTERS  # of the Java that finds out how to start the other
+    builder = builder.config("spark.local.dir", str(_scratch.path))
+    if len(os.fsencode(_scratch.path)) > MOST_SOCKET_DIRECTORY:
+        builder = builder.config("spark.python.unix.domain.socket.enabled", "false")
+    options = [_DRIVER]
+    if master is not None and master.startswith("local-cluster"):
+        options.append(_EXECUTOR)
+    for option in options:
+        builder = builder.config(option, f"{builder._options.get(option, '')} {java}".strip())
+    return builder
 
 
-def clear_up(parent: Path = _SHARED_MEMORY) -> None:
-    """Remove what processes have left behind that are gone."""
-    for left in parent.glob(f"{_PREFIX}*"):
-        if not Path(f"/proc/{left.name.removeprefix(_PREFIX)}").exists():
-            shutil.rmtree(left, ignore_errors=True)
+def clear_up() -> None:
+    """Remove what processes have left behind that were killed."""
+    scratch.clear_up(_PREFIX, _parent())
+
+
+def _parent() -> Path:
+    """In memory, unless whoever runs this says where temporary files go."""
+    given = "TMPDIR" in os.environ or not os.access(_SHARED_MEMORY, os.W_OK)
+    return Path(tempfile.gettempdir()) if given else _SHARED_MEMORY
+
+
+def _end() -> None:
+    """Spark's process ends a moment after us if it is let: it must not write where nobody clears up any more."""
+    from peregrine.spark.query import forget_session
+
+    forget_session(END_S)
+    if _scratch is not None:
+        _scratch.remove()
 
 
 @contextmanager

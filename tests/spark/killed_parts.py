@@ -1,0 +1,39 @@
+"""What a user may have written, and a hand that kills parts of it: `killed_parts.py` prints how many results there are."""
+
+import os
+import signal
+from collections.abc import Iterator
+
+from peregrine import App, Avg, run
+from peregrine.control.deployment import Deployment
+from peregrine.spark.query import running_jvm
+
+ROWS = 10
+
+
+def averages() -> App:
+    app = App("lab", groups=4)
+    readings = app.source("readings", "sensor bigint, value double", senders=["probe"])
+    readings.key_by("sensor").aggregate("average", average=Avg("value")).to("averages")
+    return app
+
+
+def parts(deployment: Deployment) -> Iterator[int]:
+    yield deployment.routers[deployment.topology.root].pid
+    jvm = running_jvm()
+    assert jvm is not None
+    yield jvm
+
+
+if __name__ == "__main__":
+    with run(averages()) as running:
+        probe = running.device("probe", "cloud")
+        for victim in parts(running.deployment):
+            for value in range(ROWS):
+                probe.send("readings", sensor=value % 2, value=value)
+            running.settle()
+            os.kill(victim, signal.SIGKILL)
+        for value in range(ROWS):
+            probe.send("readings", sensor=value % 2, value=value)
+        running.finish()
+        print(len(running.records("averages")))
