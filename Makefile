@@ -13,16 +13,19 @@ help: ## list the targets
 
 install: $(STAMP) ## create .venv with Peregrine, PySpark and tools; does nothing when it is up to date
 
-# The stamp is written last: an installation that broke off is done again.
+# The stamp is written last: an installation that broke off is done again. What pip leaves of itself (tmp*cacert.pem)
+# goes with the temporary directory that it is given.
 $(STAMP): pyproject.toml
 	@command -v $(PYTHON) >/dev/null || { echo "$(PYTHON) not found: install Python 3.11 or newer, or say make PYTHON=/path/to/python" >&2; exit 1; }
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "$(PYTHON) ($$($(PYTHON) --version 2>&1)) is too old: Peregrine needs Python 3.11 or newer; say make PYTHON=python3.11" >&2; exit 1; }
 	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { echo "$(PYTHON) lacks venv: install it first (on Debian and Ubuntu the package python3-venv)" >&2; exit 1; }
 	@echo "installing into $(VENV); PySpark is large (about 450 MB), so the first time takes minutes"
-	@$(PYTHON) -m venv $(VENV)
+	@mkdir -p $(VENV)/tmp
+	@TMPDIR=$(CURDIR)/$(VENV)/tmp $(PYTHON) -m venv $(VENV)
 	@rm -f $@.failed
-	@{ PYTHONUNBUFFERED=1 $(BIN)/python -m pip install --disable-pip-version-check --progress-bar off --editable '.[dev]' 2>&1 || touch $@.failed; } | awk '$(PIP_NOISE) {next} {print "  " $$0; fflush()}'
+	@{ TMPDIR=$(CURDIR)/$(VENV)/tmp PYTHONUNBUFFERED=1 $(BIN)/python -m pip install --disable-pip-version-check --progress-bar off --editable '.[dev]' 2>&1 || touch $@.failed; } | awk '$(PIP_NOISE) {next} {print "  " $$0; fflush()}'
 	@test ! -e $@.failed || { rm -f $@.failed; echo "the installation failed: see above" >&2; exit 1; }
+	@rm -rf $(VENV)/tmp
 	@touch $@
 
 # What pip says of every package that is there already; what it downloads and builds is worth telling.

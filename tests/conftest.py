@@ -1,5 +1,5 @@
-"""Makes `harness` importable (pytest runs in importlib mode, which leaves sys.path alone), and sees to it that a session
-leaves nothing behind: no file where temporary files go, and no process.
+"""Makes `harness` importable (pytest runs in importlib mode, which leaves sys.path alone), and sees to it that a
+session leaves nothing behind: no file where temporary files go, and no process.
 """
 
 import os

@@ -19,10 +19,10 @@ from peregrine.net.settings import make_token
 from peregrine.types import OpId, PlaceId, SourceId
 
 sys.path.insert(0, str(Path(__file__).parent))
-from left_behind import java_options
 from stand_in import StandIn
 
 from harness import CLOUD, OP, SINK, row, rows, sink, spec
+from left_behind import java_options
 
 MOST_WORKERS = 2
 PLACES = (PlaceId("cloud/a"), PlaceId("cloud/b"))

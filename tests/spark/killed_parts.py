@@ -1,4 +1,4 @@
-"""What a user may have written, and a hand that kills parts of it: `killed_parts.py` prints how many results there are."""
+"""What a user may have written, with a hand that kills parts of it: it prints how many results there are."""
 
 import os
 import signal

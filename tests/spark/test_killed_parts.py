@@ -1,4 +1,4 @@
-"""Who runs an application and kills a part of it reads one line about that, and finds nothing left when it has ended."""
+"""Who runs an application and kills a part of it reads one line about that, and nothing is left when it has ended."""
 
 import os
 import subprocess

@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 from kill_course import Course, needs_spark
-from left_behind import java_options
 from test_kills import EVERYTHING, check
+
+from left_behind import java_options
 
 ON_ITS_WAY = "on its way"  # the site has been told to change its parent, and is not settled
 # From `begun`: of the migration of the keys that follow.

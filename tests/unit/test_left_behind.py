@@ -1,4 +1,4 @@
-"""What tests leave behind is found, and what is not theirs is left alone. What a killed process leaves is cleared up."""
+"""What tests leave behind is found, what is not theirs is left alone, and what a killed process left is cleared up."""
 
 import os
 import signal
