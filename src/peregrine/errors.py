@@ -28,6 +28,16 @@ class PeregrineError(Exception):
         self.what = what
         self.remedy = remedy
 
+    def __reduce__(self) -> tuple[object, ...]:
+        # An exception would be made again from its text alone; machines keep errors (why something was put off).
+        return _again, (type(self), self.what, self.remedy)
+
+
+def _again(kind: type[PeregrineError], what: str, remedy: str) -> PeregrineError:
+    error = kind.__new__(kind)
+    PeregrineError.__init__(error, what, remedy)
+    return error
+
 
 class ConfigurationError(PeregrineError):
     pass

@@ -1,5 +1,6 @@
 """The manager on a disk: what happened to it is journaled before it acts, so that one that died goes on where it was.
 
+    format      which version of all this it is
     journal/    how the deployment began, what its sources feed, and every event of the machine
     snapshot    all of that at one position, so that the journal behind it can be cut
 
@@ -15,6 +16,7 @@ from peregrine.core.manager import Manager, ManagerEffect, ManagerEvent
 from peregrine.core.validity import FedKeys
 from peregrine.log.record_log import Fsync, RecordLog
 from peregrine.net import snapshots
+from peregrine.net.directory_format import check_format
 from peregrine.plan.manager_books import Books, Dwelling, Fed, Initial, Make, Placed, Recorded, encode, recover
 from peregrine.types import SourceId
 
@@ -26,7 +28,7 @@ class DurableManager:
         self._make = make
         self._directory = directory
         self._durable = fsync is not Fsync.OFF
-        directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+        check_format(directory, "manager", durable=self._durable)
         self._journal = RecordLog(directory / "journal", SNAPSHOT_BYTES, fsync)
         self._journal_bytes = 0
         found: tuple[int, Books] | None = snapshots.load(directory)

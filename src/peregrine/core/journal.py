@@ -34,11 +34,12 @@ from peregrine.core.messages import (
     WarmUp,
 )
 from peregrine.core.rows import Clock, Marker, Rows, StateRows
+from peregrine.core.stored_names import name_of
 from peregrine.errors import CorruptMarker
 from peregrine.types import PlaceId
 
 _PLAIN: dict[str, type[Any]] = {
-    kind.__name__: kind
+    name_of(kind): kind
     for kind in (
         *(Committed, Ahead, ChunksHere, Attach, Tick, SetOwner),
         *(Begin, Abort, Query, KeepReplicas, StopReplicas, Rehome),
@@ -48,8 +49,7 @@ _encoder = msgspec.msgpack.Encoder(order="deterministic")
 _decoder = msgspec.msgpack.Decoder(tuple[str, msgspec.Raw])
 _plain = {name: msgspec.msgpack.Decoder(kind) for name, kind in _PLAIN.items()}
 _from_source = msgspec.msgpack.Decoder(tuple[str, list[tuple[int, bytes]]])
-_from_link = msgspec.msgpack.Decoder(tuple[str, int, list[bytes]])
-_from_session = msgspec.msgpack.Decoder(tuple[int, str, int, list[bytes]])  # of a link that is not the first
+_from_link = msgspec.msgpack.Decoder(tuple[str, int, list[bytes], int])
 _handed_back = msgspec.msgpack.Decoder(tuple[str, int, int, list[bytes]])
 _together = msgspec.msgpack.Decoder(list[bytes])
 _warm_up = msgspec.msgpack.Decoder(tuple[str, bytes])
@@ -64,9 +64,7 @@ def encode(event: Event) -> bytes:
         case FromSource(source, items):
             body = (source, [(seq, wire.encode(item)) for seq, item in items])
         case FromLink(neighbour, first_seq, received, session):
-            body = (neighbour, first_seq, [wire.encode(item) for item in received])
-            if session:
-                return _encoder.encode(("FromSession", (session, *body)))
+            return from_link(neighbour, first_seq, [wire.encode(item) for item in received], session)
         case HandedBack(neighbour, session, first_seq, kept):
             body = (neighbour, session, first_seq, [wire.encode(item) for item in kept])
         case FromHost(place, op, group, emissions):
@@ -79,12 +77,17 @@ def encode(event: Event) -> bytes:
             return together([encode(each) for each in events])
         case _:
             body = event
-    return _encoder.encode((type(event).__name__, body))
+    return _encoder.encode((name_of(type(event)), body))
+
+
+def from_link(neighbour: str, first_seq: int, messages: list[bytes], session: int) -> bytes:
+    """The bytes of a `FromLink` of items that are bytes already."""
+    return _encoder.encode((name_of(FromLink), (neighbour, first_seq, messages, session)))
 
 
 def together(events: list[bytes]) -> bytes:
     """The bytes of a `Together` of events that are bytes already."""
-    return _encoder.encode((Together.__name__, events))
+    return _encoder.encode((name_of(Together), events))
 
 
 def decode(data: bytes) -> Event:
@@ -92,31 +95,28 @@ def decode(data: bytes) -> Event:
     try:
         kind, body = _decoder.decode(data)
         match kind:
-            case "FromSource":
+            case "from-source":
                 source, kept = _from_source.decode(body)
                 return FromSource(source, tuple((seq, _of(item, Rows, Clock)) for seq, item in kept))  # type: ignore[arg-type]
-            case "FromLink":
-                neighbour, first_seq, items = _from_link.decode(body)
-                return FromLink(neighbour, first_seq, tuple(map(wire.decode_item, items)))  # type: ignore[arg-type]
-            case "FromSession":
-                session, neighbour, first_seq, items = _from_session.decode(body)
+            case "from-link":
+                neighbour, first_seq, items, session = _from_link.decode(body)
                 return FromLink(neighbour, first_seq, tuple(map(wire.decode_item, items)), session)  # type: ignore[arg-type]
-            case "HandedBack":
+            case "handed-back":
                 neighbour, session, first_seq, items = _handed_back.decode(body)
                 return HandedBack(neighbour, session, first_seq, tuple(map(wire.decode_item, items)))  # type: ignore[arg-type]
-            case "FromHost":
+            case "from-host":
                 place, op, group, emissions = _from_host.decode(body)
                 return FromHost(place, op, group, tuple(_emission(*e) for e in emissions))  # type: ignore[arg-type]
-            case "FromGroups":
+            case "from-groups":
                 place, op, groups, offsets, rows = _from_groups.decode(body)
                 found = FromGroups(place, op, groups, _numbers(offsets), _of(rows, Rows))  # type: ignore[arg-type]
                 if {sum(count for _, count in groups), len(found.offsets)} != {len(found.rows)}:
                     raise ValueError("rows of several groups that do not add up")
                 return found
-            case "WarmUp":
+            case "warm-up":
                 warmed, rows = _warm_up.decode(body)
                 return WarmUp(PlaceId(warmed), _of(rows, Rows))
-            case "Together":
+            case "together":
                 events = tuple(decode(each) for each in _together.decode(body))
                 if any(isinstance(each, Together) for each in events):
                     raise ValueError("a Together inside of another")

@@ -11,6 +11,7 @@ from urllib.parse import quote
 import pyarrow as pa
 import pyarrow.flight as flight
 
+from peregrine.core.format_version import FORMAT
 from peregrine.net import protocol
 from peregrine.net.bunches import together
 from peregrine.net.faults import told_by
@@ -77,7 +78,10 @@ class Connection:
             client.close()
 
     def _options(self, endless: bool = False) -> flight.FlightCallOptions:
-        headers = [(b"authorization", f"Bearer {self._token}".encode())]
+        headers = [
+            (b"authorization", f"Bearer {self._token}".encode()),
+            (protocol.VERSION.encode(), str(FORMAT).encode()),
+        ]
         if self._site is not None:
             headers.append((protocol.SITE.encode(), quote(self._site).encode()))
         return flight.FlightCallOptions(timeout=None if endless else self._timeout_s, headers=headers)

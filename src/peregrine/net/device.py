@@ -20,6 +20,7 @@ from peregrine.errors import ConfigurationError, PeregrineError, StorageError, U
 from peregrine.log.record_log import Fsync, RecordLog
 from peregrine.net import snapshots
 from peregrine.net.client import RouterClient
+from peregrine.net.directory_format import check_format
 from peregrine.net.uplink import Uplinks
 from peregrine.types import OpId, SiteId, SourceId
 
@@ -73,7 +74,7 @@ class Device:
         self._thread.start()
 
     def _recover(self, directory: Path, fsync: Fsync) -> RecordLog:
-        directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+        check_format(directory, "device", durable=fsync is not Fsync.OFF)
         journal = RecordLog(directory / "journal", SNAPSHOT_BYTES, fsync)
         position, self._source = snapshots.load(directory) or (0, self._source)
         self._source = recover(self._source, self._records(journal, position))

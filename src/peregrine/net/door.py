@@ -1,4 +1,4 @@
-"""The door of every listener: who has no token does not come in."""
+"""The door of every listener: who has no token, or speaks another version, does not come in."""
 
 import hmac
 from typing import Any
@@ -6,7 +6,9 @@ from urllib.parse import unquote
 
 import pyarrow.flight as flight
 
+from peregrine.core.format_version import FORMAT
 from peregrine.net import protocol
+from peregrine.net.faults import told_to_the_client
 from peregrine.types import SiteId
 
 
@@ -24,6 +26,11 @@ class Door(flight.ServerMiddlewareFactory):  # type: ignore[misc]
         given = said.get("authorization", [])
         if len(given) != 1 or not hmac.compare_digest(str(given[0]).encode(), self._expected):
             raise flight.FlightUnauthenticatedError("a call without the token of this listener")
+        told_version = said.get(protocol.VERSION, ["none"])[0]
+        if told_version != str(FORMAT):
+            here = "this listener" if self._site is None else f"the router of {self._site}"
+            with told_to_the_client():
+                raise protocol.other_version(here, told_version)
         if any(unquote(site) != self._site for site in said.get(protocol.SITE, [])):
             here = "somebody who is no router" if self._site is None else f"the router of {self._site}"
             raise flight.FlightUnavailableError(f"{here} listens there now")

@@ -12,11 +12,18 @@ import pyarrow as pa
 import pyarrow.flight as flight
 
 from peregrine import errors
+from peregrine.core.stored_names import name_of
 from peregrine.errors import Busy, PeregrineError, ProtocolError, TransportError, Unauthorized, Unreachable
 
 BUSY = "busy"
 Told = tuple[list[str], str, str]  # an error as it travels: its kinds, what it says, its remedy
 _decoder = msgspec.msgpack.Decoder(Told)
+_ERRORS: dict[str, type[PeregrineError]] = {
+    name_of(kind): kind
+    for kind in vars(errors).values()
+    if isinstance(kind, type) and issubclass(kind, PeregrineError)
+}
+_NAMES: dict[type, str] = {kind: name for name, kind in _ERRORS.items()}
 
 
 @contextmanager
@@ -52,7 +59,8 @@ def told_by(whom: str) -> Iterator[None]:
 
 
 def told(error: PeregrineError) -> Told:
-    return [kind.__name__ for kind in type(error).__mro__], error.what, error.remedy
+    """An error that has no name (it is of somebody else) goes as the nearest one above it that has."""
+    return [_NAMES[kind] for kind in type(error).__mro__ if kind in _NAMES], error.what, error.remedy
 
 
 def _as_it_was(whom: str, error: flight.FlightServerError) -> PeregrineError:
@@ -65,11 +73,10 @@ def _as_it_was(whom: str, error: flight.FlightServerError) -> PeregrineError:
 def as_it_was(told: Told) -> PeregrineError:
     kinds, what, remedy = told
     for name in kinds:
-        kind = getattr(errors, name, None)
+        kind = _ERRORS.get(name)
         # A kind that builds its own text (UnknownName) arrives as the nearest one above it that does not.
-        if isinstance(kind, type) and issubclass(kind, PeregrineError):
-            if kind is PeregrineError or "__init__" not in vars(kind):
-                return kind(what, remedy)
+        if kind is not None and (kind is PeregrineError or "__init__" not in vars(kind)):
+            return kind(what, remedy)
     return ProtocolError(what, remedy)
 
 

@@ -6,6 +6,7 @@ from collections.abc import Generator, Iterator
 
 import msgspec
 
+from peregrine.core.format_version import FORMAT
 from peregrine.errors import PeregrineError, ProtocolError
 from peregrine.net import local_socket as local
 from peregrine.net.faults import Told, as_it_was
@@ -19,7 +20,7 @@ class LocalClient:
 
     def __init__(self, port: int, token: str, site: SiteId | None, timeout_s: float) -> None:
         self._name = local.name_of(port)
-        self._hello = msgspec.msgpack.encode((token, site))
+        self._hello = msgspec.msgpack.encode(local.Hello(token, site, FORMAT))
         self._timeout_s = timeout_s
         self._lock = threading.Lock()
         self._idle: list[socket.socket] = []

@@ -8,14 +8,17 @@ from collections.abc import Callable, Iterator
 
 import msgspec
 
+from peregrine.core.format_version import FORMAT
 from peregrine.errors import ConfigurationError, PeregrineError, TransportError, Unauthorized, Unreachable
 from peregrine.net import local_socket as local
+from peregrine.net import protocol
 from peregrine.net.faults import told
 from peregrine.types import SiteId
 
 BACKLOG = 1024
 Act = Callable[[str, bytes], bytes | Iterator[bytes]]  # the answer to an action, or its parts
-_hello = msgspec.msgpack.Decoder(tuple[str, SiteId | None])
+_hello = msgspec.msgpack.Decoder(local.Hello)
+_NOBODY = local.Hello("", None)
 log = logging.getLogger(__name__)
 
 
@@ -69,20 +72,22 @@ class LocalServer:
             line.close()
 
     def _comes_in(self, line: socket.socket) -> bool:
-        """Who has the token, and is at the right door: after restarts a port may be another router's."""
+        """Who has the token, speaks this version, and is at the right door: after restarts a port may be another router's."""
         said = _question(line)
         if said is None:
             return False
         try:
-            token, site = _hello.decode(said[1]) if said[0] == local.HELLO else ("", None)
+            hello = _hello.decode(said[1]) if said[0] == local.HELLO else _NOBODY
         except msgspec.DecodeError:
-            token, site = "", None
+            hello = _NOBODY
         refused: PeregrineError | None = None
-        if not hmac.compare_digest(token.encode(), self._token.encode()):
+        if not hmac.compare_digest(hello.token.encode(), self._token.encode()):
             refused = Unauthorized(
                 f"the router of {self._site} does not know this token", "use the token file of its deployment"
             )
-        elif site not in (None, self._site):
+        elif hello.format != FORMAT:
+            refused = protocol.other_version(f"the router of {self._site}", str(hello.format or "none"))
+        elif hello.site not in (None, self._site):
             refused = Unreachable(f"the router of {self._site} listens there now", "ask again where it is")
         if refused is None:
             local.send(line, local.DONE, b"", b"")

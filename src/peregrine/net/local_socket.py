@@ -1,7 +1,7 @@
 """Calls between processes of one machine, beside Flight: a Unix socket whose name follows from the router's port.
 
 A call of Flight costs about a millisecond, and now and then six; this one a tenth of that (decision 0026). What is said
-is the same: the name and the body of an action, and before the first one the token and the site. The name of the socket
+is the same: the name and the body of an action, and before the first one the token, the site and the version. The name of the socket
 is an abstract one (Linux): it needs no file, and ends with the process that has it.
 
     question   length of the name (1), length of the body (8), name, body
@@ -13,11 +13,23 @@ import struct
 import sys
 from contextlib import suppress
 
+import msgspec
+
+from peregrine.types import SiteId
+
 HELLO = "hello"
 DONE, FAULT, PART, END = range(4)
 LARGE_BYTES = 1 << 16  # not copied to be sent in one piece
 IS_HERE = sys.platform == "linux"
 _head = struct.Struct("<BQ")
+
+
+class Hello(msgspec.Struct, frozen=True, array_like=True):
+    """Every version understands this much of every other's."""
+
+    token: str
+    site: SiteId | None
+    format: int = 0  # none was told before there were versions
 
 
 def name_of(port: int) -> str:

@@ -12,9 +12,12 @@ import numpy as np
 import pyarrow as pa
 
 from peregrine.core import wire
+from peregrine.core.format_version import FORMAT
 from peregrine.core.messages import Attached, Reached, Rehomed, Report, Stray
 from peregrine.core.rows import ROW_SCHEMA, Rows
+from peregrine.core.stored_names import name_of
 from peregrine.core.topology import Link
+from peregrine.errors import ProtocolError
 from peregrine.types import SiteId
 
 News = Report | Rehomed | Reached | Stray | Attached
@@ -25,6 +28,7 @@ NEIGHBOURS, PRESSURE, CHUNKS, RELAY = "neighbours", "pressure", "chunks", "relay
 TABLE = "table"  # what a ticket names, as an IPC stream: for callers of this machine (net/local_socket.py)
 LOG, DEAD = "log", "dead"
 SITE = "x-peregrine-site"  # header of a call that is meant for the router of one site and no other
+VERSION = "x-peregrine-format"  # header of every call: the version of what is said (core/format_version.py)
 NEXT = b"next_offset"  # in the schema's metadata of every table: where to read on
 LOST = b"lost"  # the last word to who followed a log
 NEWS_WAIT_S = 5.0
@@ -127,7 +131,15 @@ class NewsBatch(msgspec.Struct, frozen=True, array_like=True):
     news: list[tuple[str, msgspec.Raw]]
 
 
-_NEWS: dict[str, type[Any]] = {kind.__name__: kind for kind in (Report, Rehomed, Reached, Stray, Attached)}
+_NEWS: dict[str, type[Any]] = {name_of(kind): kind for kind in (Report, Rehomed, Reached, Stray, Attached)}
+
+
+def other_version(whom: str, told: str) -> ProtocolError:
+    """What is said to a caller who speaks another version, before anything that it says is read."""
+    return ProtocolError(
+        f"{whom} speaks format {FORMAT}, and the caller format {told}",
+        "run the same version of Peregrine in all processes of a deployment",
+    )
 
 
 def encode(body: Any) -> bytes:
@@ -135,7 +147,7 @@ def encode(body: Any) -> bytes:
 
 
 def encode_news(next_index: int, news: list[News]) -> bytes:
-    return _encoder.encode((next_index, [(type(each).__name__, each) for each in news]))
+    return _encoder.encode((next_index, [(name_of(type(each)), each) for each in news]))
 
 
 def decode_news(body: bytes) -> tuple[int, list[News]]:

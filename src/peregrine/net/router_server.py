@@ -204,9 +204,7 @@ class RouterServer(flight.FlightServerBase):  # type: ignore[misc]
             known_neighbour(self.stepper.machine, sender, session)
             return int(self.stepper.ask(lambda: self.stepper.machine.acked_link(sender, session)))
         event = FromLink(sender, first_seq, tuple(wire.decode_item(message) for message in messages), session)
-        body = (neighbour, first_seq, messages)  # as core/journal.py writes it
-        raw = protocol.encode(("FromSession", (session, *body)) if session else (FromLink.__name__, body))
-        return int(self.stepper.offer(event, raw))
+        return int(self.stepper.offer(event, journal.from_link(neighbour, first_seq, messages, session)))
 
     def _status(self) -> Status:
         machine = self.stepper.machine

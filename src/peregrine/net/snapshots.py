@@ -1,7 +1,7 @@
 """A machine on disk, so that its journal can be cut: (position, machine), the newest only.
 
-A snapshot is written aside, synced and renamed: there is always a whole one. It is a pickle with a checksum in a
-directory that belongs to the process; nobody else's bytes are ever unpickled.
+A snapshot is written aside, synced and renamed: there is always a whole one. What is in it, and what is refused, is the
+matter of core/snapshot.py.
 """
 
 import os
@@ -12,10 +12,10 @@ from typing import Any
 
 from peregrine.core import snapshot
 from peregrine.errors import StorageError
+from peregrine.net.directory_format import REMEDY
 
 _HEAD = struct.Struct("<8sqI")  # magic, position, checksum
 _MAGIC = b"PGRNSNP1"
-REMEDY = "run the version that wrote it until all sites are at rest and start the new one from empty directories"
 
 
 def save(directory: Path, position: int, machine: object, durable: bool = True) -> int:
@@ -47,7 +47,7 @@ def load(directory: Path) -> tuple[int, Any] | None:
         if magic != _MAGIC or crc32(body) != checksum:
             raise ValueError("its checksum does not fit")
         return position, snapshot.decode(body)
-    except Exception as error:  # whatever a pickle of another version raises
+    except Exception as error:  # whatever a pickle that does not fit raises
         raise StorageError(f"the snapshot {path} cannot be read: {error}", REMEDY) from error
 
 

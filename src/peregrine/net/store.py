@@ -1,5 +1,6 @@
 """What a router has on its disk: its journal, and the logs to which its effects are performed.
 
+    format              which version of all this it is
     journal/            events, one position each: the only thing that must be durable before effects are performed
     snapshot            the machine and where each log ended, so that the journal behind it can be cut
     hosts/  out/  results/  dead/   the logs of effects: what is in them, and what a restart makes of them, is told in
@@ -35,6 +36,7 @@ from peregrine.log.file_log import FileLog
 from peregrine.log.record_log import Fsync, RecordLog
 from peregrine.net import snapshots
 from peregrine.net.admission import neighbours_of
+from peregrine.net.directory_format import check_format
 from peregrine.net.settings import RouterSettings
 
 KEPT = "journal-kept"
@@ -46,9 +48,9 @@ class Store:
     def __init__(self, settings: RouterSettings) -> None:
         config = settings.router_config()
         self.directory = Path(settings.directory)
-        self.directory.mkdir(parents=True, exist_ok=True, mode=0o700)
-        self._keep_journal = settings.keep_journal
         self._durable = settings.fsync is not Fsync.OFF
+        check_format(self.directory, "router", durable=self._durable)
+        self._keep_journal = settings.keep_journal
         self._keep_rows = settings.results_keep_rows
         self._keep_bytes = _bytes(settings.results_keep_mb)
         self._segment_bytes = _segment_bytes(_bytes(settings.snapshot_mb))

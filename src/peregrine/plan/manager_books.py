@@ -18,6 +18,7 @@ from peregrine.core.keyspace import KeySet
 from peregrine.core.manager import Manager, ManagerEffect, ManagerEvent
 from peregrine.core.messages import Attached, Rehomed, Report, Stray, Tick
 from peregrine.core.redeploying import TopologyChanged
+from peregrine.core.stored_names import name_of
 from peregrine.core.validity import FedKeys, IndexedFeeds
 from peregrine.errors import PeregrineError
 from peregrine.plan.redeploy import told
@@ -53,7 +54,7 @@ class Dwelling:
 
 Recorded = ManagerEvent | Placed | Fed | Dwelling
 _KINDS: dict[str, type[Any]] = {
-    kind.__name__: kind for kind in (Placed, Fed, Dwelling, Submit, Cancel, Report, Rehomed, Tick, Attached, Stray)
+    name_of(kind): kind for kind in (Placed, Fed, Dwelling, Submit, Cancel, Report, Rehomed, Tick, Attached, Stray)
 }
 _decoders = {name: msgspec.msgpack.Decoder(kind) for name, kind in _KINDS.items()}
 _envelope = msgspec.msgpack.Decoder(tuple[str, msgspec.Raw])
@@ -61,13 +62,13 @@ _envelope = msgspec.msgpack.Decoder(tuple[str, msgspec.Raw])
 
 def encode(record: Recorded) -> bytes:
     if isinstance(record, TopologyChanged):
-        return msgspec.msgpack.encode((TopologyChanged.__name__, msgspec.Raw(told.encode(record))))
-    return msgspec.msgpack.encode((type(record).__name__, record), order="deterministic")
+        return msgspec.msgpack.encode((name_of(TopologyChanged), msgspec.Raw(told.encode(record))))
+    return msgspec.msgpack.encode((name_of(type(record)), record), order="deterministic")
 
 
 def decode(raw: bytes) -> Recorded:
     kind, body = _envelope.decode(raw)
-    if kind == TopologyChanged.__name__:
+    if kind == name_of(TopologyChanged):
         return told.decode(body)
     decoded: Recorded = _decoders[kind].decode(body)
     return decoded

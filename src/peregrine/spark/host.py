@@ -34,6 +34,7 @@ from peregrine.core.shard import Shard, Shards
 from peregrine.core.slices import entries_of
 from peregrine.core.state import CHUNK_BYTES
 from peregrine.errors import ConfigurationError, MissingChunk
+from peregrine.net.directory_format import check_format
 from peregrine.spark.applying import Applier
 from peregrine.spark.attaching import Attaching, NotHere
 from peregrine.spark.handing import Handing
@@ -102,6 +103,7 @@ class HostConfig:
 
 def start(spark: "SparkSession", config: HostConfig) -> "StreamingQuery":
     """Start the query of a host, or go on from its checkpoint."""
+    check_format(config.checkpoint, "host", has_begun="offsets", durable=config.chunks_durable)
     tasks = spark.conf.get(_ONE_TASK)
     if tasks != "1":  # all that a batch reads is one partition: a second task would have nothing
         raise ConfigurationError(f"{_ONE_TASK} = {tasks}, and a host is one task", "leave it at 1; add a host instead")

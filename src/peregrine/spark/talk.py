@@ -14,6 +14,7 @@ from types import TracebackType
 
 import msgspec
 
+from peregrine.core.format_version import FORMAT
 from peregrine.core.large import Sizes
 from peregrine.core.shard import Shard
 from peregrine.types import OpId, PlaceId
@@ -40,7 +41,7 @@ class Settings(msgspec.Struct, frozen=True):
     python: str = ""  # with which it is started; else with that of the task
 
 
-class Attach(msgspec.Struct, frozen=True, tag=True, array_like=True):
+class Attach(msgspec.Struct, frozen=True, tag="attach", array_like=True):
     """A task of an epoch: what has changed since `held`, when the log has been applied up to `end`?"""
 
     place: PlaceId
@@ -50,34 +51,34 @@ class Attach(msgspec.Struct, frozen=True, tag=True, array_like=True):
     end: int
 
 
-class Load(msgspec.Struct, frozen=True, tag=True, array_like=True):
+class Load(msgspec.Struct, frozen=True, tag="load", array_like=True):
     """The answer to `Need`: this is what Spark has committed."""
 
     attach: Attach
     loaded: Shard
 
 
-class End(msgspec.Struct, frozen=True, tag=True, array_like=True):
+class End(msgspec.Struct, frozen=True, tag="end", array_like=True):
     """The host ends: no more epochs."""
 
 
-class Ping(msgspec.Struct, frozen=True, tag=True, array_like=True):
+class Ping(msgspec.Struct, frozen=True, tag="ping", array_like=True):
     """Is anybody there?"""
 
 
-class Need(msgspec.Struct, frozen=True, tag=True, array_like=True):
+class Need(msgspec.Struct, frozen=True, tag="need", array_like=True):
     """It does not have this shard."""
 
 
-class Taken(msgspec.Struct, frozen=True, tag=True, array_like=True):
+class Taken(msgspec.Struct, frozen=True, tag="taken", array_like=True):
     shard: Shard
 
 
-class Done(msgspec.Struct, frozen=True, tag=True, array_like=True):
+class Done(msgspec.Struct, frozen=True, tag="done", array_like=True):
     pid: int
 
 
-class Failed(msgspec.Struct, frozen=True, tag=True, array_like=True):
+class Failed(msgspec.Struct, frozen=True, tag="failed", array_like=True):
     what: str
     remedy: str
 
@@ -89,8 +90,8 @@ _answer: msgspec.msgpack.Decoder[Answer] = msgspec.msgpack.Decoder(Answer)
 
 
 def name_of(host: str, slot: int) -> str:
-    """The name of the socket: of one host, of one user."""
-    return "peregrine-" + hashlib.sha256(f"{os.getuid()} {host} {slot}".encode()).hexdigest()[:32]
+    """The name of the socket: of one host, of one user. A process of another version has another."""
+    return "peregrine-" + hashlib.sha256(f"{FORMAT} {os.getuid()} {host} {slot}".encode()).hexdigest()[:32]
 
 
 class Talk:
