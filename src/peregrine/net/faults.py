@@ -19,9 +19,7 @@ BUSY = "busy"
 Told = tuple[list[str], str, str]  # an error as it travels: its kinds, what it says, its remedy
 _decoder = msgspec.msgpack.Decoder(Told)
 _ERRORS: dict[str, type[PeregrineError]] = {
-    name_of(kind): kind
-    for kind in vars(errors).values()
-    if isinstance(kind, type) and issubclass(kind, PeregrineError)
+    name_of(kind): kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, PeregrineError)
 }
 _NAMES: dict[type, str] = {kind: name for name, kind in _ERRORS.items()}
 

@@ -72,7 +72,7 @@ class LocalServer:
             line.close()
 
     def _comes_in(self, line: socket.socket) -> bool:
-        """Who has the token, speaks this version, and is at the right door: after restarts a port may be another router's."""
+        """Who has the token, speaks this version and is at the right door: after restarts a port may be another's."""
         said = _question(line)
         if said is None:
             return False

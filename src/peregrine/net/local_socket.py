@@ -1,8 +1,8 @@
 """Calls between processes of one machine, beside Flight: a Unix socket whose name follows from the router's port.
 
 A call of Flight costs about a millisecond, and now and then six; this one a tenth of that (decision 0026). What is said
-is the same: the name and the body of an action, and before the first one the token, the site and the version. The name of the socket
-is an abstract one (Linux): it needs no file, and ends with the process that has it.
+is the same: the name and the body of an action, and before the first one the token, the site and the version. The name
+of the socket is an abstract one (Linux): it needs no file, and ends with the process that has it.
 
     question   length of the name (1), length of the body (8), name, body
     answer     kind (1), length of the body (8), body; one, or PARTs and an END
