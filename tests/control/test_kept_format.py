@@ -14,22 +14,33 @@ from peregrine.core.messages import Tick
 from peregrine.core.reconfigure import Move, Plan
 from peregrine.core.redeploying import TopologyChanged
 from peregrine.core.rows import UNCHAINED, Row
-from peregrine.errors import PlanError
+from peregrine.errors import PlanError, StorageError
 from peregrine.net import snapshots
 from peregrine.net.device import Device
+from peregrine.net.directory_format import FILE, MIGRATIONS, check_format
 from peregrine.net.protocol import results_of
 from peregrine.net.stepper import Stepper
 from peregrine.net.store import Store
 from peregrine.plan.redeploy.events import SiteMoved
 
+KEPT = {int(path.name.removeprefix("format-")): path for path in sorted(DATA.glob("format-*"))}
+OPENED = [path for of, path in KEPT.items() if all(step in MIGRATIONS for step in range(of, FORMAT))]
 
-@pytest.fixture(params=sorted(DATA.glob("format-*")), ids=lambda path: path.name)
+
+@pytest.fixture(params=OPENED, ids=lambda path: path.name)
 def directory(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     return Path(shutil.copytree(request.param, tmp_path / "deployment"))
 
 
 def test_there_are_directories_of_this_version() -> None:
-    assert (DATA / f"format-{FORMAT}").is_dir(), "run tests/kept_format.py"
+    assert FORMAT in KEPT, "run tests/kept_format.py"
+
+
+def test_versions_that_are_not_opened_are_refused() -> None:
+    for path in set(KEPT.values()) - set(OPENED):
+        for owner in ("cloud", "manager", "device"):
+            with pytest.raises(StorageError, match="this version reads format"):
+                check_format(path / owner, (path / owner / FILE).read_text().split()[0])
 
 
 def test_routers_go_on_from_what_is_kept(directory: Path) -> None:

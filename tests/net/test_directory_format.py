@@ -49,6 +49,12 @@ def test_routers_managers_and_devices_refuse_another_version(tmp_path: Path, own
         assert before == sorted((path, path.stat().st_mtime_ns) for path in directory.rglob("*")), "it was touched"
 
 
+def test_a_checkpoint_from_before_there_were_versions_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "offsets").mkdir()
+    with pytest.raises(StorageError, match="a version before format 1 wrote it"):
+        check_format(tmp_path, "host", has_begun="offsets")
+
+
 def test_a_directory_of_somebody_else_is_refused(tmp_path: Path) -> None:
     open_manager(tmp_path / "cloud")
     with pytest.raises(StorageError, match="belongs to a manager, not to a router"):

@@ -1,8 +1,10 @@
 """Processes of different versions refuse each other with what to do, before anything that they say is read."""
 
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
+from guided import Road
 from real_sites import Cluster
 
 from peregrine.core.format_version import FORMAT
@@ -36,6 +38,19 @@ def test_a_client_and_a_router_of_different_versions_refuse_each_other(
     monkeypatch.undo()
     with RouterClient(address, cluster.token, site=CLOUD) as client:
         assert client.status().site == CLOUD
+
+
+def test_a_client_and_a_guide_of_different_versions_refuse_each_other(
+    start: Callable[..., Cluster], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    road = Road(tmp_path, start)
+    try:
+        monkeypatch.setattr(connection, "FORMAT", OTHER)
+        client = road.client()
+        with client, pytest.raises(ProtocolError, match=f"speaks format {FORMAT}, and the caller format {OTHER}"):
+            client.routers()
+    finally:
+        road.close()
 
 
 def test_whoever_tells_no_version_is_refused(start: Callable[..., Cluster], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -25,8 +25,7 @@ class Shard(msgspec.Struct, array_like=True):
 
     @classmethod
     def decode(cls, raw: bytes) -> "Shard":
-        found = _decoder.decode(raw)
-        return found if isinstance(found, Shard) else Shard(0, found)  # as it was written before it had an offset
+        return _decoder.decode(raw)
 
     def encode(self) -> bytes:
         return msgspec.msgpack.encode(self)
@@ -49,7 +48,7 @@ class Shard(msgspec.Struct, array_like=True):
         return set(split_names(self.refs.get(group, b"")))
 
 
-_decoder = msgspec.msgpack.Decoder(Shard | dict[int, bytes])
+_decoder = msgspec.msgpack.Decoder(Shard)
 
 
 class Shards:

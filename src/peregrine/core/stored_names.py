@@ -261,12 +261,6 @@ def named(name: str) -> Any:
     return found
 
 
-def add(name: str, thing: Any) -> None:
-    """For this process only: machines of tests that are built wrong on purpose."""
-    _known[name] = thing
-    _names[thing] = name
-
-
 def _holder(path: str) -> Any:
     """A module, or a class in one."""
     try:
