@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from peregrine.core import snapshot
-from peregrine.errors import StorageError
+from peregrine.errors import PeregrineError, StorageError
 from peregrine.net.directory_format import REMEDY
 
 _HEAD = struct.Struct("<8sqI")  # magic, position, checksum
@@ -48,7 +48,8 @@ def load(directory: Path) -> tuple[int, Any] | None:
             raise ValueError("its checksum does not fit")
         return position, snapshot.decode(body)
     except Exception as error:  # whatever a pickle that does not fit raises
-        raise StorageError(f"the snapshot {path} cannot be read: {error}", REMEDY) from error
+        why = error.what if isinstance(error, PeregrineError) else error
+        raise StorageError(f"the snapshot {path} cannot be read: {why}", REMEDY) from error
 
 
 def check_shape(directory: Path, found: object, fresh: object) -> None:
