@@ -15,11 +15,11 @@ from typing import Any, get_args, get_origin
 import msgspec
 import numpy as np
 
-from peregrine.core import rows, shard, state, stored_names, watermarks, wire
+from peregrine.core import device_record, rows, shard, state, stored_names, watermarks, wire
 from peregrine.core.format_version import FORMAT
 from peregrine.core.pages import PageRef
 from peregrine.errors import ProtocolError
-from peregrine.net import chunk_collector, device, local_socket, protocol
+from peregrine.net import chunk_collector, local_socket, protocol
 from peregrine.plan import guide, nearest
 
 # What has no stored name: it is known by where it stands.
@@ -28,7 +28,7 @@ OTHERS: dict[str, list[Any]] = {
     "a call": [protocol.Ticket, protocol.Status, protocol.NewsBatch, protocol.Neighbour, protocol.Detour],
     "a line of this machine": [local_socket.Hello],
     "a guide": [guide.Sighting, guide.Use, guide.Notice, nearest.Whereabouts],
-    "the journal of a device": [device._Moved, device._Read, device._Beat, device._Acked],
+    "the journal of a device": [device_record.Moved, device_record.Read, device_record.Beat, device_record.Acked],
     "the state of a host": [shard.Shard, state._Group, state.KeyState, state.Books, watermarks.Stretch, PageRef],
     "beside chunks": [chunk_collector.References],
 }

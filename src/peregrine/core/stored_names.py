@@ -164,6 +164,7 @@ STORED: Mapping[str, str] = {
     "attached-producers": "peregrine.core.validity.AttachedProducers",
     "validity": "peregrine.core.validity.Validity",
     "obstacles": "peregrine.core.waves.Obstacles",
+    "trail": "peregrine.core.trail.Trail",
     "waves": "peregrine.core.waves.Waves",
     "rehomer": "peregrine.core.waves.Rehomer",
     "ways": "peregrine.core.ways.Ways",
