@@ -43,7 +43,7 @@ class Runs:
         partial(DONE.append, "partial"),
         Coordinator,
     ],
-    ids=lambda foreign: str(getattr(foreign, "call", (type(foreign).__name__,))[0]),
+    ids=["system", "eval", "getattr", "append", "ndarray", "KeySet", "partial", "Coordinator"],
 )
 def test_a_foreign_pickle_is_refused_and_runs_nothing(foreign: Any) -> None:
     with pytest.raises(ProtocolError, match="not stored like that"):
