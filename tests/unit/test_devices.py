@@ -39,7 +39,7 @@ def produce(device: SimSource) -> None:
 
 def test_a_batch_that_was_refused_is_sent_again_also_if_an_earlier_one_is_acknowledged_meanwhile() -> None:
     world, router = World(0), BusyRouter()
-    device = SimSource(world, Source(SourceId("s"), EDGE1), {EDGE1: router})  # type: ignore[dict-item]
+    device = SimSource(world, lambda: Source(SourceId("s"), EDGE1), {EDGE1: router})  # type: ignore[dict-item]
     produce(device)
     device.crash()  # the first row is on its way
     produce(device)

@@ -13,21 +13,31 @@ import pytest
 
 import peregrine.core
 import peregrine.plan.redeploy
-from peregrine.control import changing, durable_manager
 from peregrine.core import journal, messages, redeploying, snapshot, stored_names, wire
 from peregrine.core.messages import Tick
 from peregrine.core.rows import Entry, Item
 from peregrine.errors import ProtocolError
 from peregrine.net import protocol
+from peregrine.plan import manager_books
+from peregrine.plan.redeploy import told
 from peregrine.plan.redeploy.events import TopologyEvent
 
 # Modules of codecs, of what runs in hosts, devices and observers, and classes that no machine keeps.
 NOT_KEPT = {
     *("core.big_map", "core.chain", "core.chunks", "core.gather", "core.large", "core.link", "core.log", "core.pages"),
-    *("core.shard", "core.slices", "core.state", "core.watermarks", "core.wire", "core.snapshot"),
+    *(
+        "core.device_record",
+        "core.router_logs",
+        "core.shard",
+        "core.slices",
+        "core.state",
+        "core.watermarks",
+        "core.wire",
+        "core.snapshot",
+    ),
     *("plan.redeploy.detector", "plan.redeploy.stages", "plan.redeploy.sharing"),
     *("core.host.Outs", "core.host.Part", "core.host._Work", "core.operator.Out", "core.operator.Timing"),
-    *("core.mechanisms.program.Step", "core.rows.Row", "core.topology.Direction"),
+    *("core.mechanisms.program.Step", "core.topology.Direction"),
     "plan.redeploy.delta.RunningFragment",
     *("plan.redeploy.placing.Placing", "plan.redeploy.placing._Need"),
     *("plan.redeploy.queue.Batch", "plan.redeploy.queue.Verdict"),
@@ -75,8 +85,8 @@ def test_every_member_of_what_is_stored_and_sent_can_be_written_and_read() -> No
     in_parts = {messages.FromSource, messages.FromLink, messages.HandedBack, messages.FromHost, messages.FromGroups}
     in_parts |= {messages.WarmUp, messages.Together}
     assert set(journal._PLAIN.values()) == members(messages.Event) - in_parts
-    assert set(durable_manager._KINDS.values()) == members(durable_manager.Recorded) - {redeploying.TopologyChanged}
-    assert set(changing._EVENTS) == {stored_names.name_of(kind) for kind in members(TopologyEvent)}
+    assert set(manager_books._KINDS.values()) == members(manager_books.Recorded) - {redeploying.TopologyChanged}
+    assert set(told._EVENTS) == {stored_names.name_of(kind) for kind in members(TopologyEvent)}
     assert set(protocol._NEWS.values()) == members(protocol.News)
     whole = {wire.Rows, wire.Returned, wire.Fenced}  # with a form of their own
     assert set(wire._KINDS.values()) == (members(Item) | members(Entry)) - whole

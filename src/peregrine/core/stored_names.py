@@ -142,6 +142,7 @@ STORED: Mapping[str, str] = {
     "route-leg": "peregrine.core.routes.InLeg",
     "route-rehoming": "peregrine.core.routes.InRehoming",
     "route-sink": "peregrine.core.routes.Sink",
+    "row": "peregrine.core.rows.Row",
     "rows": "peregrine.core.rows.Rows",
     "clock": "peregrine.core.rows.Clock",
     "marker": "peregrine.core.rows.Marker",
