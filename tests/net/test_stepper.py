@@ -161,6 +161,11 @@ def test_what_was_to_be_handed_back_is_handed_back_after_a_restart(
     assert (CLOUD, 0) in again.store.ended
     sent = [wire.decode_item(message) for _, message in again.store.outs[REGION, 3].read(1)]
     assert [item.number for item in sent if isinstance(item, Fenced)] == [0, None, None]
+    again.stop()
+    again.store.close()
+
+    again = opened()  # what was handed back before is not wanted any more, and its session is still over
+    assert (CLOUD, 0) in again.store.ended
     again.ask(again.snapshot)
     assert sorted(path.name for path in (tmp_path / "edge" / "out").iterdir()) == ["region@3"]
     again.stop()
@@ -170,6 +175,15 @@ def test_what_was_to_be_handed_back_is_handed_back_after_a_restart(
     assert sorted(last.store.outs) == [(REGION, 3)] and last.machine.parent == REGION
     last.stop()
     last.store.close()
+
+
+def test_what_the_parent_said_of_its_load_is_forgotten_with_the_life_in_which_it_was_said(reopen: Open) -> None:
+    """It is told again while it is so. A parent that is away says nothing."""
+    stepper = reopen()
+    stepper.hear_pressure(True)
+    assert not stepper.machine.accepts_rows()
+    stepper.ask(stepper.snapshot)
+    assert reopen().machine.accepts_rows()
 
 
 def test_a_snapshot_that_was_not_finished_does_not_count(tmp_path: Path) -> None:

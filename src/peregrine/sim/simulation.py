@@ -70,10 +70,10 @@ PATIENCES_MS = (0, 50, 300, 1000, 10_000)  # of the manager, with a topology cha
 class Doubles:
     """What a test may put in the place of the real thing, to show that the checkers notice."""
 
-    codec: Codec = snapshot  # of snapshots: machines that are built wrong are not known to the real one
     router: type[Router] = Router
     host: type[SimHost] = SimHost
     mechanisms: Mapping[str, Mechanism] = field(default_factory=lambda: MECHANISMS)
+    codec: Codec = snapshot  # of snapshots: machines that are built wrong are not known to the real one
 
 
 Line = tuple[OpId, str, SourceId]  # what outputs are for, their key and source: within it they have an order
