@@ -86,11 +86,6 @@ class Source:
         """What is not acknowledged yet; a device has this on its disk."""
         return self._kept
 
-    def recover(self, kept: Iterable[Kept]) -> None:
-        """Back after a crash with what was on the disk; some of it may have been acknowledged before."""
-        self._kept = deque(kept)
-        self._on_its_way = None
-
     @property
     def next_seq(self) -> int:
         """How many rows and heartbeats it has numbered so far."""

@@ -43,7 +43,7 @@ class SimSource:
         self._world = world
         self._routers = routers
         self._latency_ms = latency_ms
-        self._chance = chance
+        self.chance = chance
         self._given: list[Read | Beat] = []
         self._site = self.machine.site  # where it is driven
         self._attached = False
@@ -83,7 +83,7 @@ class SimSource:
     def _acked(self, site: SiteId, seq: int) -> None:
         if self.up and site == self.machine.site:
             self._take(Acked(seq))
-            if self._chance is not None and self._chance.random() < SNAPSHOTS:
+            if self.chance is not None and self.chance.random() < SNAPSHOTS:
                 self._snapshot = snapshot.encode(self.machine)
                 self._journal.clear()
             self.pump()
@@ -130,8 +130,8 @@ class SimSource:
     def crash(self) -> None:
         self.up = False
         self._tries += 1
-        if self._chance is not None:
-            del self._journal[self._chance.randint(self._synced, len(self._journal)) :]
+        if self.chance is not None:
+            del self._journal[self.chance.randint(self._synced, len(self._journal)) :]
 
     def restart(self) -> None:
         self.up = True
@@ -165,7 +165,7 @@ class SimManager:
         self._make = make
         self._world = world
         self._perform = perform
-        self._chance = chance
+        self.chance = chance
         self._snapshot: bytes | None = None
         self._journal: list[bytes] = []
         for record in founding:
@@ -182,7 +182,7 @@ class SimManager:
         if self.books.is_news(event):
             for effect in self._take(event):
                 self._perform(effect)
-            if self._chance is not None and self._chance.random() < SNAPSHOTS:
+            if self.chance is not None and self.chance.random() < SNAPSHOTS:
                 self._snapshot = self.codec.encode(self.books)
                 self._journal.clear()
         return True

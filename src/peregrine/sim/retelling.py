@@ -53,6 +53,9 @@ def retell(script: Script, seed: int | None = None) -> Retold:
     run = Simulation(script.scenario if seed is None else replace(script.scenario, seed=seed))
     if seed is None:
         run.world.rng = Steady()
+        run.manager.chance = Steady()
+        for source in run.sources.values():
+            source.chance = Steady()
         for router in run.routers.values():
             router.store.chance = Steady()
     teller = _Teller(run, script)
