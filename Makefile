@@ -37,7 +37,10 @@ java: install ## find the Java that Spark needs; root installs it where apt-get 
 demo: java ## watch two reconfigurations on routers and Spark, and the proof (about 90 s)
 	@$(BIN)/peregrine demo
 
-test: test-core test-spark ## run all tests
+# Files of tests/spark go first, each to one worker, and all others fill up what is left of the workers' time. There is one
+# worker more than two cores would have: tests with processes wait for these most of their time.
+test: java ## run all tests
+	@$(BIN)/python -m pytest -n 3 --dist loadgroup
 
 test-core: install ## run the tests that need nothing but Python
 	@$(BIN)/python -m pytest -n 2 --dist worksteal --ignore tests/spark

@@ -24,9 +24,18 @@ from stand_in import StandIn
 from harness import CLOUD, OP, SINK, row, rows, sink, spec
 from left_behind import java_options
 
-MOST_WORKERS = 2
+MOST_WORKERS = 3
 PLACES = (PlaceId("cloud/a"), PlaceId("cloud/b"))
 SPECS: dict[OpId, OpSpec] = {OP: spec(), SINK: sink()}
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """With `--dist loadgroup` the tests of a file stay together here, as with `loadfile`: they share a deployment."""
+    here = Path(__file__).parent
+    for item in items:
+        if item.path.is_relative_to(here):
+            item.add_marker(pytest.mark.xdist_group(item.path.stem))
 
 
 @pytest.fixture(scope="session")

@@ -2,10 +2,13 @@
 
 import os
 import signal
+import time
 from collections.abc import Iterator
 
 from peregrine import App, Avg, run
 from peregrine.control.deployment import Deployment
+from peregrine.control.running import Running
+from peregrine.errors import TransportError
 from peregrine.spark.query import running_jvm
 
 ROWS = 10
@@ -25,15 +28,24 @@ def parts(deployment: Deployment) -> Iterator[int]:
     yield jvm
 
 
+def settle(running: Running) -> None:
+    """What was killed may not be back yet."""
+    while True:
+        try:
+            return running.settle()
+        except TransportError:
+            time.sleep(0.1)
+
+
 if __name__ == "__main__":
     with run(averages()) as running:
         probe = running.device("probe", "cloud")
         for victim in parts(running.deployment):
             for value in range(ROWS):
                 probe.send("readings", sensor=value % 2, value=value)
-            running.settle()
+            settle(running)
             os.kill(victim, signal.SIGKILL)
         for value in range(ROWS):
             probe.send("readings", sensor=value % 2, value=value)
-        running.finish()
+        settle(running)
         print(len(running.records("averages")))
