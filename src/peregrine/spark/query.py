@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
 REASON_CHARACTERS = 500
+DYING_S = 5.0
 _DEAD = (Py4JError, OSError)  # what a call raises when the process of Spark has died
 
 
@@ -33,10 +34,11 @@ class HostQuery:
     def failure(self) -> str | None:
         if self._stopped:
             return None
-        if (died := how_spark_died()) is not None:
-            return died
-        if self.query.isActive:
-            return None
+        try:
+            if self.query.isActive:
+                return None
+        except _DEAD:
+            return how_spark_died()
         return str(self.query.exception() or "the query has ended")[:REASON_CHARACTERS]
 
     def progress(self) -> Progress:
@@ -69,14 +71,15 @@ def running_jvm() -> int | None:
         return None
 
 
-def how_spark_died() -> str | None:
-    """None while the process in which the driver of this one's session runs is there."""
+def how_spark_died() -> str:
+    """It does not answer any more: in a moment the system knows why."""
     from pyspark import SparkContext
 
     gateway: Any = SparkContext._gateway
-    code = None if gateway is None or gateway.proc is None else gateway.proc.poll()
-    if code is None:
-        return None
+    try:
+        code = gateway.proc.wait(DYING_S)
+    except (AttributeError, TimeoutExpired):  # somebody else has found it dead before us, or it is not
+        return "Spark's process does not answer"
     return f"Spark's process has ended: {f'signal {-code}' if code < 0 else f'code {code}'}"
 
 

@@ -77,16 +77,18 @@ def put_aside(
     """What Spark and its libraries put aside goes to a directory that is removed when this process ends."""
     from pyspark import SparkContext
 
-    if SparkContext._gateway is not None:
-        return builder  # where it is told where to put things, it runs already
     global _scratch
+    if SparkContext._gateway is None:
+        if _scratch is None:
+            atexit.register(_end)
+        else:
+            _scratch.remove()  # of a Spark that was killed
+        _scratch = Scratch(_PREFIX, parent or _parent())
     if _scratch is None:
-        atexit.register(_end)
-    else:
-        _scratch.remove()  # of a Spark that was killed
-    _scratch = Scratch(_PREFIX, parent or _parent())
+        return builder  # somebody else has started Spark in this process, and told it
     java = f"-Djava.io.tmpdir={_scratch.path} {_NO_COUNTERS}"
-    os.environ["SPARK_LAUNCHER_OPTS"] = _NO_COUNTERS  # of the Java that finds out how to start the other
+    # Of the Java that only finds out how to start the other.
+    os.environ.setdefault("SPARK_LAUNCHER_OPTS", f"{_NO_COUNTERS} -XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
     builder = builder.config("spark.local.dir", str(_scratch.path))
     if len(os.fsencode(_scratch.path)) > MOST_SOCKET_DIRECTORY:
         builder = builder.config("spark.python.unix.domain.socket.enabled", "false")
