@@ -163,8 +163,13 @@ class TransformQuery:
         self.query: StreamingQuery = start(spark, config)
 
     def failure(self) -> str | None:
-        if self._stopped or self.query.isActive:
+        if self._stopped:
             return None
+        try:
+            if self.query.isActive:
+                return None
+        except _DEAD:
+            return "the process of its Spark has ended"
         return str(self.query.exception() or "the query has ended")[:REASON_CHARACTERS]
 
     def restart(self) -> None:
