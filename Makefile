@@ -68,7 +68,7 @@ bench-core: install ## measure the core on this machine
 bench-apps: install ## measure applications on the host, without Spark; takes two minutes
 	@$(BIN)/python -m peregrine.bench.apps --json build/bench-apps.json
 
-bench-spark: java ## measure the data plane on this machine against its targets; takes 25 minutes
+bench-spark: java ## measure the data plane on this machine against its targets; takes half an hour
 	@$(BIN)/python -m peregrine.bench.spark --json build/bench-spark.json
 
 bench-continuous: java ## measure the continuous runner against micro-batches; takes six minutes
