@@ -15,7 +15,6 @@ from typing import Any
 from unittest import mock
 
 import stored_shapes
-from peregrine.control.changing import planning_of
 from peregrine.control.durable_manager import DurableManager, Initial
 from peregrine.core.attachments import Attachments
 from peregrine.core.coordinator import Cancel, Submit, ToRouter
@@ -54,6 +53,7 @@ from peregrine.net.settings import RouterSettings
 from peregrine.net.stepper import Stepper
 from peregrine.net.store import Session, Store
 from peregrine.plan.redeploy.events import LinkSet, SiteMoved
+from peregrine.plan.redeploy.planning import planning_of
 from peregrine.sim.operators import Ledger
 from peregrine.types import OpId, PlaceId, SiteId, SourceId
 

@@ -7,7 +7,6 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from peregrine.control.changing import planning_of
 from peregrine.control.driver import ManagerDriver
 from peregrine.control.durable_manager import DurableManager, Initial
 from peregrine.control.running import Running
@@ -21,6 +20,7 @@ from peregrine.core.reconfigure import Move, Plan
 from peregrine.core.topology import Link, Topology
 from peregrine.core.validity import AttachedProducers, Feeds
 from peregrine.log.record_log import Fsync
+from peregrine.plan.redeploy.planning import planning_of
 from peregrine.types import OpId, PlaceId, SiteId
 
 GROUPS = 8

@@ -41,7 +41,7 @@ def managed(
     layout = Layout(specs, PlaceId(topology.root), changes, initial, sources, feeds)
     planner = Planner(World.of(topology, changes), layout, TopologyQueue(topology.root))
     placement, producers = Placement(topology, specs, initial), AttachedProducers(feeds, attachments)
-    planning = PlannedChanges(planner)
+    planning = PlannedChanges(planner, feeds)
     return planner, Manager(placement, specs, attachments, producers, planning=planning, patience_ms=patience_ms)
 
 

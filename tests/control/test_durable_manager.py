@@ -5,7 +5,6 @@ from pathlib import Path
 import pytest
 
 from peregrine.control import durable_manager
-from peregrine.control.changing import planning_of
 from peregrine.control.durable_manager import DurableManager, Initial
 from peregrine.core.attachments import Attachments
 from peregrine.core.coordinator import Cancel, PlanEnded, Status, Submit, ToRouter
@@ -20,6 +19,7 @@ from peregrine.core.topology import Link, Topology
 from peregrine.core.validity import AttachedProducers, Feeds
 from peregrine.errors import PlanError, StorageError, UnknownName
 from peregrine.plan.redeploy.events import SiteMoved, SiteRemoved
+from peregrine.plan.redeploy.planning import planning_of
 from peregrine.types import MigrationId, OpId, PlaceId, SiteId, SourceId
 from peregrine.workloads import tm
 

@@ -86,8 +86,8 @@ def test_lost_frames_are_sent_again_and_nothing_overtakes_them(ends: Ends) -> No
     for seq in range(150):
         ends.put(seq)
         if seq % 10 == 0:
-            until(lambda: ends.link.waiting_items < 50)
-    until(lambda: ends.link.waiting_items == 0)
+            until(lambda: ends.link.sender.waiting_items < 50)
+    until(lambda: ends.link.sender.waiting_items == 0)
     assert ends.arrived() == list(range(150))
     assert ends.link.lost_frames > 0
 
@@ -96,12 +96,12 @@ def test_a_site_that_lost_its_disk_is_told_and_its_rows_do_not_pass_for_repeats(
     ends.connect(latency_ms=0.0)
     for seq in range(3):
         ends.put(seq)
-    until(lambda: ends.link.waiting_items == 0)
+    until(lambda: ends.link.sender.waiting_items == 0)
     ends.forget()
     ends.put(0)
     ends.connect(latency_ms=0.0)
     until(lambda: "edge has lost its directory" in ends.link.trouble)
-    assert ends.link.waiting_items == 1
+    assert ends.link.sender.waiting_items == 1
 
 
 def test_what_waited_goes_in_few_calls(ends: Ends) -> None:
@@ -109,7 +109,7 @@ def test_what_waited_goes_in_few_calls(ends: Ends) -> None:
         ends.put(seq)
     before = ends.router.store.journal.end
     ends.connect(latency_ms=0.0)
-    until(lambda: ends.link.waiting_items == 0)
+    until(lambda: ends.link.sender.waiting_items == 0)
     assert ends.arrived() == list(range(2000))
     assert ends.router.store.journal.end - before < 100  # ticks of the router are among them
 
@@ -129,11 +129,11 @@ def test_frames_that_fall_due_while_a_call_lasts_go_together_in_the_next(ends: E
     until(lambda: ends.link.trouble == "")
     for seq in range(5):
         ends.put(seq)
-        until(lambda seq=seq: ends.link.read_seq == seq)  # type: ignore[misc]
+        until(lambda seq=seq: ends.link.sender.read_seq == seq)  # type: ignore[misc]
     until(lambda: len(calls) == 2)
     time.sleep(0.4)
     go_on.set()
-    until(lambda: ends.link.waiting_items == 0)
+    until(lambda: ends.link.sender.waiting_items == 0)
     # What do you have; the first; all others. On a busy machine the first may not have left alone.
     assert len(calls) in (2, 3) and sum(map(len, calls)) == 5
 
@@ -143,5 +143,5 @@ def test_an_acknowledgement_is_heard_only_after_the_way_back(ends: Ends) -> None
     until(lambda: ends.link.trouble == "")
     ends.put(0)
     until(lambda: ends.arrived() == [0])
-    assert ends.link.acked_seq == -1  # it is on its way back for another 300 ms
-    until(lambda: ends.link.acked_seq == 0)
+    assert ends.link.sender.acked_seq == -1  # it is on its way back for another 300 ms
+    until(lambda: ends.link.sender.acked_seq == 0)

@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from peregrine.net.link import PRESSURE_EVERY_S, _Pressure
+from peregrine.core.pressure import EVERY_S
+from peregrine.net.link import _Pressure
 
 
 class Heard:
@@ -31,9 +32,9 @@ def test_a_change_and_pressure_itself_are_told_and_quiet_is_not(latency_s: float
             at_s += 0.01
         return list(heard.told)
 
-    assert for_a_while(10 * PRESSURE_EVERY_S) == [False]
+    assert for_a_while(10 * EVERY_S) == [False]
     now["pressed"] = True
-    told = for_a_while(10 * PRESSURE_EVERY_S)
+    told = for_a_while(10 * EVERY_S)
     assert set(told) == {True} and len(told) >= 8
     now["pressed"] = False
-    assert for_a_while(10 * PRESSURE_EVERY_S) == [False]
+    assert for_a_while(10 * EVERY_S) == [False]

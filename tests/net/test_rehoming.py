@@ -17,7 +17,6 @@ from test_router_process import device_seq
 
 from peregrine.control import questions
 from peregrine.control.auditing import audit_routers
-from peregrine.control.changing import planning_of
 from peregrine.control.driver import ManagerDriver, Told
 from peregrine.control.durable_manager import DurableManager, Initial
 from peregrine.core.attachments import Attachments
@@ -32,6 +31,7 @@ from peregrine.core.validity import AttachedProducers, Feeds
 from peregrine.log.record_log import Fsync
 from peregrine.net.device import Device
 from peregrine.plan.redeploy.events import SiteMoved
+from peregrine.plan.redeploy.planning import planning_of
 from peregrine.types import PlaceId, SiteId, SourceId, site_of
 
 CLOUD, REGION1, REGION2 = SiteId("cloud"), SiteId("region1"), SiteId("region2")

@@ -14,7 +14,7 @@ from peregrine.core.messages import Append, Committed, Effect, FromSource, Rehom
 from peregrine.core.rehoming import Fenced, Rehoming
 from peregrine.core.rows import UNCHAINED, Row, Rows, batch_of
 from peregrine.core.topology import Link, Topology
-from peregrine.errors import CorruptLog, DiskFull, StorageError, Unreachable
+from peregrine.errors import Busy, CorruptLog, DiskFull, StorageError, Unreachable
 from peregrine.net import snapshots
 from peregrine.net.settings import RouterSettings
 from peregrine.net.stepper import Stepper
@@ -112,6 +112,16 @@ def test_a_snapshot_and_what_came_behind_it_make_the_same_machine(reopen: Open) 
     assert again.machine.ends == {AT_CLOUD: 10}
     assert again.journal_bytes > 0  # only what came behind it was stepped through
     assert again.store.hosts[AT_CLOUD].end == 10
+
+
+def test_pressure_that_a_snapshot_has_kept_is_of_long_ago(reopen: Open) -> None:
+    """Its parent may be gone, or no longer be the parent: nobody would ever take it back."""
+    stepper = reopen()
+    stepper.hear_pressure(True)
+    with pytest.raises(Busy):
+        stepper.offer(rows(0, 5))
+    stepper.ask(stepper.snapshot)
+    assert reopen().offer(rows(0, 5)) == 4
 
 
 @pytest.mark.parametrize("lacks", ["legs", "replicas", "all"])

@@ -14,7 +14,6 @@ import real_sites
 from real_sites import GROUPS, OP, SINK, Cluster, expected, fill, until
 
 from peregrine.control import questions
-from peregrine.control.changing import planning_of
 from peregrine.control.driver import ManagerDriver, Told
 from peregrine.control.durable_manager import DurableManager, Initial
 from peregrine.core.attachments import Attachments
@@ -29,6 +28,7 @@ from peregrine.core.topology import Link
 from peregrine.core.validity import AttachedProducers, Feeds
 from peregrine.log.record_log import Fsync
 from peregrine.plan.redeploy.events import SiteMoved, SiteRemoved
+from peregrine.plan.redeploy.planning import planning_of
 from peregrine.types import OpId, PlaceId, SiteId, SourceId, site_of
 
 CLOUD, EDGE = SiteId("cloud"), SiteId("edge")

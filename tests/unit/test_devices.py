@@ -5,6 +5,7 @@ from collections.abc import Callable
 from harness import EDGE1, OP
 from peregrine.core.messages import FromSource, Single
 from peregrine.core.source import Reading, Source
+from peregrine.errors import Busy, PeregrineError
 from peregrine.sim.devices import SimSource
 from peregrine.sim.world import World
 from peregrine.types import SourceId
@@ -19,12 +20,15 @@ class BusyRouter:
         self.asked = 0
         self.taken = -1
 
-    def accepts_rows(self) -> bool:
-        self.asked += 1
-        return self.asked != 2
-
-    def offer(self, event: Single, durable: Callable[[], None]) -> None:
+    def offer(
+        self, event: Single, durable: Callable[[], None], refused: Callable[[PeregrineError], None] | None = None
+    ) -> None:
         if isinstance(event, FromSource):
+            self.asked += 1
+            if self.asked == 2:
+                assert refused is not None
+                refused(Busy("it takes no rows now", "send the same again"))
+                return
             self.taken = event.items[-1][0]
         durable()
 
@@ -32,17 +36,12 @@ class BusyRouter:
         return self.taken
 
 
-def produce(device: SimSource) -> None:
-    device.machine.produce(Reading(OP, "car1", 0, 0, b""))
-    device.produced()
-
-
 def test_a_batch_that_was_refused_is_sent_again_also_if_an_earlier_one_is_acknowledged_meanwhile() -> None:
     world, router = World(0), BusyRouter()
     device = SimSource(world, lambda: Source(SourceId("s"), EDGE1), {EDGE1: router})  # type: ignore[dict-item]
-    produce(device)
+    device.give(Reading(OP, "car1", 0, 0, b""))
     device.crash()  # the first row is on its way
-    produce(device)
+    device.give(Reading(OP, "car1", 0, 0, b""))
     world.after(3.9, device.restart)  # and now both are
     while world.run_next():
         pass

@@ -218,7 +218,9 @@ def test_sites_whose_ways_share_a_router_change_their_parents_one_after_the_othe
     topology = Topology.tree(CLOUD, dict.fromkeys(edges, (CLOUD, link)) | below)
     changes = Changes()
     planner = Planner(World.of(topology, changes), Layout({}, PlaceId(CLOUD), changes), TopologyQueue(CLOUD))
-    manager = Manager(Placement(topology, {}), {}, Attachments(), lambda op, keys: (), planning=PlannedChanges(planner))
+    manager = Manager(
+        Placement(topology, {}), {}, Attachments(), lambda op, keys: (), planning=PlannedChanges(planner, {})
+    )
     effects: list[ManagerEffect] = []
     for fact in (
         *(LinkRemoved(SiteId("a"), edges[0], 1), LinkSet(SiteId("a"), edges[1], link, 1)),

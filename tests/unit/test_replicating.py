@@ -21,12 +21,12 @@ from harness import (
     tree,
 )
 from peregrine.core import journal, replicating
+from peregrine.core.admission import admit
 from peregrine.core.keyspace import KeySet
 from peregrine.core.messages import KeepReplicas, StopReplicas
 from peregrine.core.router import Router
 from peregrine.core.rows import TakeSnapshot
 from peregrine.errors import ConfigurationError, UnknownName
-from peregrine.net.admission import admit
 from peregrine.types import PlaceId, SiteId
 
 KEYS = keys("car1", "van1")

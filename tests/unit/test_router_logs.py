@@ -4,7 +4,7 @@ from harness import CLOUD, EDGE1, OP, row, rows, spec
 from peregrine.core.intake import RouterConfig
 from peregrine.core.messages import Deliver, HandBack, Send
 from peregrine.core.router import Router
-from peregrine.core.router_logs import RESULTS, RouterLogs, first_handed_back, host_log, out_log, session_of
+from peregrine.core.router_logs import RESULTS, RouterLogs, host_log, out_log, session_of
 from peregrine.core.topology import Link, Topology
 from peregrine.types import PlaceId, SiteId
 
@@ -51,9 +51,3 @@ def test_a_session_is_cut_off_when_it_is_over_and_others_behind_what_is_acknowle
     assert cut.over == ((REGION, 0),)
     assert cut.ends == {out_log((CLOUD, 0)): 9}
     assert cut.before == {out_log((CLOUD, 0)): 5}
-
-
-def test_what_is_handed_back_lies_behind_what_the_other_side_has() -> None:
-    assert first_handed_back(HandBack(CLOUD, 0, None), acked_seq=4, first_seq=2) == 5
-    assert first_handed_back(HandBack(CLOUD, 0, 6), acked_seq=4, first_seq=2) == 7
-    assert first_handed_back(HandBack(CLOUD, 0, None), acked_seq=-1, first_seq=2) == 2, "it was cut off before"

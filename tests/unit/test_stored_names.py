@@ -24,7 +24,17 @@ from peregrine.plan.redeploy.events import TopologyEvent
 
 # Modules of codecs, of what runs in hosts, devices and observers, and classes that no machine keeps.
 NOT_KEPT = {
-    *("core.big_map", "core.chain", "core.chunks", "core.gather", "core.large", "core.link", "core.log", "core.pages"),
+    *(
+        "core.big_map",
+        "core.chain",
+        "core.chunks",
+        "core.gather",
+        "core.large",
+        "core.link",
+        "core.log",
+        "core.pages",
+        "core.pressure",
+    ),
     *(
         "core.device_record",
         "core.router_logs",

@@ -97,7 +97,7 @@ class Railway:
             self.specs,
             attachments,
             AttachedProducers(IndexedFeeds(self.feeds), attachments),
-            planning=PlannedChanges(self.planner(Scope.INCREMENTAL)),
+            planning=PlannedChanges(self.planner(Scope.INCREMENTAL), self.feeds),
         )
 
 

@@ -1,28 +1,14 @@
-"""Topology changes of a deployment that runs: who plans them, and what those hear of it who told it.
+"""Topology changes of a deployment that runs: what those hear of them who told them, and what cannot be told."""
 
-A deployment learns of its sources as they come, so the planner is told what a source feeds when the source is first
-heard, and not when the deployment begins.
-"""
-
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 from peregrine.core.coordinator import Status
-from peregrine.core.operator import OpSpec
-from peregrine.core.placement import Initial
 from peregrine.core.redeploying import PutOff, Redeployed
 from peregrine.core.topology import Topology
-from peregrine.core.validity import Feeds
 from peregrine.errors import ConfigurationError
-from peregrine.plan.redeploy.changes import Changes
 from peregrine.plan.redeploy.delta import Context, State
 from peregrine.plan.redeploy.events import SiteSet, TopologyEvent
-from peregrine.plan.redeploy.layout import Layout
-from peregrine.plan.redeploy.planner import Planner
-from peregrine.plan.redeploy.planning import PlannedChanges
-from peregrine.plan.redeploy.queue import TopologyQueue
-from peregrine.plan.redeploy.world import World, places_of
-from peregrine.types import OpId, SiteId, SourceId
+from peregrine.plan.redeploy.world import places_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,29 +52,6 @@ def _line(context: Context) -> str:
     came = f", came: {', '.join(context.came)}" if context.came else ""
     went = f", went: {', '.join(context.went)}" if context.went else ""
     return f"{context.site:<12} {context.app:<12} {what}{came}{went}"
-
-
-class FedPlanning(PlannedChanges):
-    def __init__(self, planner: Planner, feeds: Feeds) -> None:
-        """`feeds` grows as sources are made known."""
-        super().__init__(planner)
-        self._feeds = feeds
-
-    def attached(self, source: SourceId, site: SiteId) -> bool:
-        planner, feeding, feeds = self.planner, self.planner.layout.feeding, self._feeds.get(source, ())
-        if site not in planner.world:
-            return False
-        if source in feeding and planner.is_attached(source, site) and feeding.feeds(source) == feeds:
-            return False
-        planner.attached(source, site, feeds)
-        return True
-
-
-def planning_of(topology: Topology, specs: Mapping[OpId, OpSpec], initial: Initial, feeds: Feeds) -> FedPlanning:
-    changes = Changes()
-    world = World.of(topology, changes)
-    layout = Layout(specs, world.main_place(world.root), changes, initial)
-    return FedPlanning(Planner(world, layout, TopologyQueue(world.root)), feeds)
 
 
 def check_hosts(topology: Topology, event: TopologyEvent) -> None:

@@ -6,7 +6,6 @@ from contextlib import ExitStack
 from typing import Any
 
 from peregrine.control import questions
-from peregrine.control.changing import planning_of
 from peregrine.control.deployment import Deployment
 from peregrine.control.driver import ManagerDriver, Told, carefully
 from peregrine.control.durable_manager import DurableManager
@@ -23,6 +22,7 @@ from peregrine.core.topology import Topology
 from peregrine.core.validity import AttachedProducers, Feeds
 from peregrine.log.record_log import Fsync
 from peregrine.net.settings import RouterSettings
+from peregrine.plan.redeploy.planning import planning_of
 from peregrine.types import OpId, SiteId, site_of
 
 STARTING = 4  # routers at a time: each takes most of a second of a core, and waits in between

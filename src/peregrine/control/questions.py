@@ -6,7 +6,6 @@ A question waits for nothing and sends nothing: while it is asked, nothing happe
 
 from collections.abc import Collection, Iterable, Mapping
 
-from peregrine.control.changing import FedPlanning
 from peregrine.core.coordinator import plan_of
 from peregrine.core.keyspace import KeySet
 from peregrine.core.manager import Manager
@@ -17,6 +16,7 @@ from peregrine.core.rehoming import Rehoming
 from peregrine.core.topology import Topology
 from peregrine.errors import Unreachable
 from peregrine.plan.redeploy.delta import RunningFragment
+from peregrine.plan.redeploy.planning import PlannedChanges
 from peregrine.types import MigrationId, OpId, PlaceId, SiteId, SourceId
 
 Instances = Mapping[PlaceId, KeySet]
@@ -140,5 +140,5 @@ def introductions(manager: Manager, rehoming: Rehoming) -> list[Introduction]:
 def fragments(manager: Manager) -> tuple[RunningFragment, ...]:
     """What each application has at each site."""
     planning = manager.redeploying.planning if manager.redeploying is not None else None
-    assert isinstance(planning, FedPlanning), "this manager keeps the topology that it began with"
+    assert isinstance(planning, PlannedChanges), "this manager keeps the topology that it began with"
     return tuple(planning.planner.fragments())

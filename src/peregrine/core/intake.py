@@ -69,6 +69,10 @@ class Intake:
         self._ended[neighbour] = self.session(neighbour)
         return self.acked_link(neighbour)
 
+    def is_over(self, neighbour: SiteId, session: int) -> bool:
+        """Is nothing more taken in it?"""
+        return session <= self._ended.get(neighbour, -1) or session < self.session(neighbour)
+
     def from_source(self, event: FromSource) -> Iterator[Rows | Clock]:
         seen = self._sources.get(event.source, -1)
         for seq, item in event.items:
@@ -82,8 +86,8 @@ class Intake:
             yield item
 
     def from_link(self, event: FromLink) -> Iterator[Item]:
-        if event.session <= self._ended.get(event.neighbour, -1) or event.session < self.session(event.neighbour):
-            return  # of a session that is over
+        if self.is_over(event.neighbour, event.session):
+            return
         if event.session > self.session(event.neighbour):
             self.begin_session(event.neighbour, event.session)
         expected = self.acked_link(event.neighbour) + 1

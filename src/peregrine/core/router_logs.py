@@ -16,6 +16,7 @@ from functools import lru_cache
 from typing import Protocol
 from urllib.parse import quote, unquote
 
+from peregrine.core.link import needed_from
 from peregrine.core.messages import Append, DeadLetter, Deliver, Effect, HandBack, Send
 from peregrine.core.router import Router
 from peregrine.core.rows import length
@@ -103,19 +104,12 @@ class RouterLogs:
         over = tuple(each for each in self._sessions if each in self.ended and each not in wanted)
         names = {out_log(session) for session in over}
         before = {host_log(place): offset for place, offset in machine.commits.items()}
-        before |= {out_log(session): seq + 1 for session, seq in acked.items() if session not in over}
+        before |= {out_log(session): needed_from(seq) for session, seq in acked.items() if session not in over}
         return Cut({name: end for name, end in ends.items() if name not in names}, over, before)
 
     def removed(self, session: Session) -> None:
         self._sessions.pop(session, None)
         self._reached.pop(out_log(session), None)
-
-
-def first_handed_back(wanted: HandBack, acked_seq: int, first_seq: int) -> int:
-    """Of a session that has ended, whose log begins at `first_seq`. `acked_seq`: as far as it is known here. What is
-    handed back needlessly is recognised as a repeat.
-    """
-    return max((acked_seq if wanted.after is None else wanted.after) + 1, first_seq)
 
 
 class Kept(Protocol):

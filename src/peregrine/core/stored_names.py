@@ -202,7 +202,6 @@ STORED: Mapping[str, str] = {
     "placed": "peregrine.plan.manager_books.Placed",
     "fed": "peregrine.plan.manager_books.Fed",
     "dwelling": "peregrine.plan.manager_books.Dwelling",
-    "fed-planning": "peregrine.control.changing.FedPlanning",
     # errors that are kept: why something was put off
     "error": "peregrine.errors.PeregrineError",
     "configuration-error": "peregrine.errors.ConfigurationError",

@@ -9,8 +9,8 @@ import math
 import random
 from collections import deque
 from itertools import takewhile
-from typing import NamedTuple
 
+from peregrine.core.link import Frame
 from peregrine.net.protocol import Neighbour
 
 WINDOW_BYTES = 8 << 20
@@ -19,12 +19,6 @@ LEAST_TIMEOUT_S = 0.02
 TOGETHER = 0.05  # frames that arrive within this share of the latency arrive together: a call costs a millisecond
 QUICK_CALL_S = 0.005  # a call that takes no longer says nothing: there is always something else to do
 CALLS_TO_HOLD = 2  # if it does, somebody is busy: frames wait for others so many times as long as it takes longer
-
-
-class Frame(NamedTuple):
-    first_seq: int
-    messages: list[bytes]
-    size: int
 
 
 class DelayLine:
@@ -36,16 +30,11 @@ class DelayLine:
         self._chance = chance
         # A full link has a round trip's worth on its way.
         on_its_way = 2 * self.latency_s * self._bytes_per_s if math.isfinite(self._bytes_per_s) else 0.0
-        self._window_bytes = WINDOW_BYTES + int(on_its_way)
-        self._unacked_bytes = 0
+        self.window_bytes = WINDOW_BYTES + int(on_its_way)
         self._free_at_s = 0.0  # when the last frame has left
         self._hold_s = 0.0  # how long a frame that has arrived waits for others, if there are any
-        self._coming: deque[tuple[float, Frame]] = deque()
-        self._answers: deque[tuple[float, int, int]] = deque()  # when, last number, bytes
-
-    @property
-    def has_room(self) -> bool:
-        return self._unacked_bytes < self._window_bytes
+        self._coming: deque[tuple[float, Frame[bytes]]] = deque()
+        self._answers: deque[tuple[float, int]] = deque()  # when, last number
 
     @property
     def next_s(self) -> float:
@@ -61,7 +50,7 @@ class DelayLine:
         *_, last_s = takewhile(lambda due_s: due_s <= until_s, (due_s for due_s, _ in self._coming))
         return last_s
 
-    def put(self, frame: Frame, now_s: float) -> None:
+    def put(self, frame: Frame[bytes], now_s: float) -> None:
         takes_s = frame.size / self._bytes_per_s
         self._free_at_s = max(self._free_at_s, now_s) + takes_s
         due_s = self._free_at_s + self.latency_s
@@ -71,13 +60,12 @@ class DelayLine:
         if self._coming:
             due_s = max(due_s, self._coming[-1][0])
         self._coming.append((due_s, frame))
-        self._unacked_bytes += frame.size
 
     def calls_take(self, call_s: float) -> None:
         """How long it takes to hand over a frame, lately."""
         self._hold_s = min(CALLS_TO_HOLD * max(call_s - QUICK_CALL_S, 0.0), self.latency_s / 2)
 
-    def arrived(self, now_s: float) -> Frame | None:
+    def arrived(self, now_s: float) -> Frame[bytes] | None:
         """The frames that have arrived by now, if any, and those close behind them, joined into one."""
         if not self._coming or self._handed_over_s > now_s:
             return None
@@ -88,18 +76,17 @@ class DelayLine:
             if messages and size + self._coming[0][1].size > CALL_BYTES:
                 break
             _, frame = self._coming.popleft()
-            messages += frame.messages
+            messages += frame.items
             size += frame.size
         return Frame(first_seq, messages, size)
 
-    def answer(self, frame: Frame, seq: int, now_s: float) -> None:
+    def answer(self, seq: int, now_s: float) -> None:
         """The other end has all up to `seq`; the word of it sets out."""
-        self._answers.append((now_s + self.latency_s, seq, frame.size))
+        self._answers.append((now_s + self.latency_s, seq))
 
     def acked(self, now_s: float) -> int | None:
         """The last number that the sender knows to be safe by now, if it has heard anything new."""
         heard = None
         while self._answers and self._answers[0][0] <= now_s:
-            _, heard, size = self._answers.popleft()
-            self._unacked_bytes -= size
+            _, heard = self._answers.popleft()
         return heard

@@ -1,9 +1,8 @@
 """The sending end of a link, on a disk: what the out-log holds goes to the neighbour in order, from what it lacks on.
 
-Nothing is forgotten here: after a break, a restart of either side or a refusal, the neighbour is asked what it has, and
-sending begins again behind that (core/link.py, with a log instead of a memory). How a link feels is emulated by a delay
-line: frames are delivered when they would have arrived, all that are due in one call, and the next ones are on their
-way meanwhile.
+What may be sent is decided by `core/link.py`; here are the calls, and who waits for them. How a link feels is emulated
+by a delay line: frames are delivered when they would have arrived, all that are due in one call, and the next ones are
+on their way meanwhile.
 """
 
 import logging
@@ -15,18 +14,18 @@ from collections.abc import Callable
 
 from msgspec.structs import replace
 
-from peregrine.errors import PeregrineError, ProtocolError
+from peregrine.core.link import LinkSender
+from peregrine.core.pressure import Telling
+from peregrine.errors import PeregrineError
 from peregrine.log.record_log import RecordLog
 from peregrine.net.call_time import CallTime
 from peregrine.net.client import RouterClient
-from peregrine.net.delay_line import DelayLine, Frame
+from peregrine.net.delay_line import DelayLine
 from peregrine.net.protocol import Neighbour
 from peregrine.types import SiteId
 
-FRAME_BYTES = 256 << 10
 CALL_S = 10.0
 BACK_OFF_S = (0.05, 2.0)
-PRESSURE_EVERY_S = 0.5
 IDLE_S = 1.0
 log = logging.getLogger(__name__)
 
@@ -45,11 +44,9 @@ class LinkThread:
         self.neighbour = neighbour
         self.session = session
         self.trouble = "no address is known yet"  # empty: nothing keeps it from delivering straight
-        self.acked_seq = -1
-        self.read_seq = -1  # the last that is on its way
+        self.sender = LinkSender(site, neighbour, out, len)
         self.lost_frames = 0  # by emulation, and sent again
         self._site = site
-        self._out = out
         self._token = token
         self._pressed = pressed
         self._to = Neighbour("")
@@ -84,7 +81,7 @@ class LinkThread:
 
     def end(self) -> None:
         """Nothing more is sent, but for what is on its way. Does not wait for that."""
-        self._stopping = True
+        self._stopping = self.sender.ended = True
         self.wake()
 
     def stop(self) -> None:
@@ -95,10 +92,6 @@ class LinkThread:
     @property
     def ended(self) -> bool:
         return self._stopping
-
-    @property
-    def waiting_items(self) -> int:
-        return self._out.end - 1 - self.acked_seq
 
     # --- the thread ---
 
@@ -119,32 +112,25 @@ class LinkThread:
                 to = replace(to, latency_ms=to.by.latency_ms, bandwidth_mbps=to.by.bandwidth_mbps)
             else:
                 client = RouterClient(to.address, self._token, CALL_S, self.neighbour)
-            before = self.acked_seq
+            before = self.sender.acked_seq
             try:
                 self._deliver(client, to, trouble)
                 back_off_s = BACK_OFF_S[0]
             except PeregrineError as error:
+                self.sender.broke()
                 self._say(error.what)
                 detours = not detours
-                back_off_s = BACK_OFF_S[0] if self.acked_seq > before else min(2 * back_off_s, BACK_OFF_S[1])
+                back_off_s = BACK_OFF_S[0] if self.sender.acked_seq > before else min(2 * back_off_s, BACK_OFF_S[1])
                 self._pause(back_off_s)
             finally:
                 client.close()
 
     def _deliver(self, client: RouterClient, to: Neighbour, trouble: str) -> None:
         """Until it is told to stop or to go elsewhere; raises when the link breaks."""
-        line = DelayLine(to, self._chance)
+        line, sender = DelayLine(to, self._chance), self.sender
         self._pause(2 * line.latency_s)
-        has_seq = client.frame(self._site, 0, [], self.session)  # nothing: what do you have?
-        if has_seq >= self._out.end:  # it would take what is new for repeats
-            raise ProtocolError(
-                f"{self.neighbour} has item {has_seq}, and {self._site} has only sent up to {self._out.end - 1}: "
-                f"{self._site} has lost its directory",
-                f"give {self._site} its directory back, or start all sites from empty ones",
-            )
-        self.acked_seq = has_seq
+        sender.begin(client.frame(self._site, 0, [], self.session), line.window_bytes)
         self._say(trouble)
-        self.read_seq = self.acked_seq
         lost_before = self.lost_frames
         pressure = _Pressure(self._pressed, line.latency_s)
         calls = CallTime()
@@ -152,34 +138,20 @@ class LinkThread:
             now_s = time.monotonic()
             acked_seq = line.acked(now_s)
             if acked_seq is not None:
-                self.acked_seq = acked_seq
-            while line.has_room and self._out.end > self.read_seq + 1:
-                frame = self._read(self.read_seq + 1)
+                sender.acked(acked_seq)
+            while (frame := sender.next_frame()) is not None:
                 line.put(frame, now_s)
-                self.read_seq += len(frame.messages)
             self.lost_frames = lost_before + line.lost_frames
             pressure.tell(client, now_s)
             arrived = line.arrived(now_s)
             if arrived is None:
                 self._wait(min(line.next_s, pressure.next_s) - time.monotonic())
                 continue
-            last = arrived.first_seq + len(arrived.messages) - 1
             with calls.measured():
-                taken = client.frame(self._site, arrived.first_seq, arrived.messages, self.session)
+                taken = client.frame(self._site, arrived.first_seq, arrived.items, self.session)
             line.calls_take(calls.mean_s)
-            if taken < last:
-                raise ProtocolError(f"{self.neighbour} took {taken} of {last}", "it is sent again from there")
-            line.answer(arrived, taken, time.monotonic())
-
-    def _read(self, seq: int) -> Frame:
-        records = self._out.read(seq, FRAME_BYTES)
-        if not records or records[0][0] != seq:
-            raise ProtocolError(
-                f"{self.neighbour} lacks item {seq}, which {self._site} has no more: it has lost its directory",
-                f"give {self.neighbour} its directory back, or start all sites from empty ones",
-            )
-        messages = [message for _, message in records]
-        return Frame(seq, messages, sum(map(len, messages)))
+            sender.answered(arrived, taken)
+            line.answer(taken, time.monotonic())
 
     def _pause(self, seconds: float) -> None:
         until_s = time.monotonic() + seconds
@@ -198,29 +170,26 @@ class LinkThread:
 
 
 class _Pressure:
-    """Back-pressure, told again and again while there is any; that there is none, once. On an emulated link it arrives
-    as late as everything else.
-    """
+    """Back-pressure, told over a link. On an emulated one it arrives as late as everything else."""
 
     def __init__(self, pressed: Callable[[], bool] | None, latency_s: float) -> None:
         self.next_s = 0.0 if pressed else math.inf
         self._pressed = pressed
         self._latency_s = latency_s
-        self._told: bool | None = None  # on its way
-        self._known: bool | None = None  # what was told last
+        self._telling = Telling()
+        self._coming: bool | None = None  # on its way
 
     def tell(self, client: RouterClient, now_s: float) -> None:
         if self._pressed is None or now_s < self.next_s:
             return
-        if self._told is None:
-            pressed = self._pressed()
-            if not pressed and self._known is False:
-                self.next_s = now_s + PRESSURE_EVERY_S
+        if self._coming is None:
+            self._coming = self._telling.tell(self._pressed, now_s)
+            if self._coming is None:
+                self.next_s = self._telling.next_s
                 return
-            self._told = pressed
             self.next_s = now_s + self._latency_s
             if self._latency_s:
                 return
-        client.tell_pressure(self._told)
-        self._known, self._told = self._told, None
-        self.next_s = now_s + max(PRESSURE_EVERY_S - self._latency_s, 0.0)
+        client.tell_pressure(self._coming)
+        self._coming = None
+        self.next_s = max(self._telling.next_s, now_s)

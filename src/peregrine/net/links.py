@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 
 from msgspec.structs import replace
 
+from peregrine.core.pressure import is_told
 from peregrine.core.router_logs import Session
 from peregrine.net.addresses import Addresses
 from peregrine.net.link import LinkThread
@@ -29,7 +30,7 @@ class Links:
         self._links: dict[Session, LinkThread] = {}
         stepper.on_sent = self._sent
         stepper.on_ended = self._end
-        stepper.acked = lambda: {session: link.acked_seq for session, link in self._all().items()}
+        stepper.acked = lambda: {session: link.sender.acked_seq for session, link in self._all().items()}
 
     def start(self) -> None:
         self._stepper.ask(self._open_all)
@@ -59,9 +60,9 @@ class Links:
 
     def waiting(self) -> dict[str, int]:
         return {
-            link.neighbour: link.waiting_items
+            link.neighbour: link.sender.waiting_items
             for link in self._open_links()
-            if link.waiting_items or self._is_neighbour(link.neighbour)
+            if link.sender.waiting_items or self._is_neighbour(link.neighbour)
         }
 
     def _open_all(self) -> None:
@@ -81,7 +82,7 @@ class Links:
             neighbour,
             self._stepper.store.outs[session],
             self._token,
-            self._pressed if self._is_above(neighbour) else None,
+            self._pressed if is_told(self._stepper.machine.ways, neighbour) else None,
             number,
         )
         with self._lock:
@@ -94,11 +95,6 @@ class Links:
         for session, link in self._all().items():
             if session in self._stepper.store.ended:
                 link.end()
-
-    def _is_above(self, neighbour: SiteId) -> bool:
-        """Is this router the parent?"""
-        ways = self._stepper.machine.ways
-        return neighbour != ways.parent and (ways.parent is not None or ways.is_root)
 
     def _is_neighbour(self, site: SiteId) -> bool:
         ways = self._stepper.machine.ways

@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.flight as flight
 
 from peregrine.core import journal, wire
+from peregrine.core.admission import admit, has_seq
 from peregrine.core.messages import Committed, Event, FromLink, HandedBack, Single, Together
 from peregrine.core.rows import length
 from peregrine.core.slices import Slice, slices
@@ -23,7 +24,6 @@ from peregrine.errors import ConfigurationError, PeregrineError, ProtocolError, 
 from peregrine.log.record_log import RecordLog
 from peregrine.net import local_socket, protocol
 from peregrine.net.addresses import HERE, Addresses
-from peregrine.net.admission import admit, known_neighbour
 from peregrine.net.chunk_service import ChunkService
 from peregrine.net.door import Door
 from peregrine.net.faults import Told, told, told_to_the_client
@@ -198,11 +198,8 @@ class RouterServer(flight.FlightServerBase):  # type: ignore[misc]
 
     def _take_frame(self, neighbour: str, first_seq: int, messages: list[bytes], session: int) -> int:
         sender = SiteId(neighbour)
-        if (sender, session) in self.store.ended:  # the machine would ignore it: it need not be journaled
-            raise ProtocolError(f"{self.site} takes nothing more from {sender} in session {session}", "it has moved")
         if not messages:
-            known_neighbour(self.stepper.machine, sender, session)
-            return int(self.stepper.ask(lambda: self.stepper.machine.acked_link(sender, session)))
+            return int(self.stepper.ask(lambda: has_seq(self.stepper.machine, sender, session)))
         event = FromLink(sender, first_seq, tuple(wire.decode_item(message) for message in messages), session)
         return int(self.stepper.offer(event, journal.from_link(neighbour, first_seq, messages, session)))
 

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from peregrine.core import journal
+from peregrine.core.admission import admit
 from peregrine.core.gather import bundles
 from peregrine.core.messages import (
     Attach,
@@ -37,10 +38,10 @@ from peregrine.core.messages import (
     Tick,
     Together,
 )
+from peregrine.core.pressure import Hearing
 from peregrine.core.router import Router
 from peregrine.core.router_logs import Session, recover
-from peregrine.errors import Busy, DiskFull, PeregrineError, StorageError, Unreachable
-from peregrine.net.admission import admit
+from peregrine.errors import DiskFull, PeregrineError, StorageError, Unreachable
 from peregrine.net.protocol import News
 from peregrine.net.settings import RouterSettings
 from peregrine.net.store import Store
@@ -49,7 +50,6 @@ from peregrine.types import SiteId
 GROUP_EVENTS, GROUP_BYTES = 1000, 8 << 20
 NEWS_KEPT = 10_000
 QUIET_S = 1.0  # between ticks while nothing waits for one
-PRESSURE_HOLDS_S = 3.0  # without another word from the parent
 log = logging.getLogger(__name__)
 
 
@@ -81,7 +81,6 @@ class Stepper:
         self._stir = threading.Event()  # something waits in the queue that nobody has taken on
         self._stopping = False
         self._closed = False
-        self._pressed_until_s = 0.0
         self._hosts_awaited = False
         self._quiet_until_s = time.monotonic()
         # News are numbered on from the time of the start: a restart never gives a number again.
@@ -91,6 +90,7 @@ class Stepper:
         self._stepped = threading.Condition()
         self.journal_bytes = 0
         self.machine = self._recover()
+        self._pressure = Hearing(self.machine)
         self._thread = threading.Thread(target=self._run, name="stepper", daemon=True)
 
     def _recover(self) -> Router:
@@ -178,8 +178,7 @@ class Stepper:
         return self._closed
 
     def hear_pressure(self, pressed: bool) -> None:
-        self._pressed_until_s = time.monotonic() + PRESSURE_HOLDS_S if pressed else 0.0
-        self.ask(lambda: self.machine.hear_pressure(pressed))
+        self.ask(lambda: self._pressure.hear(pressed, time.monotonic()))
 
     def news(self, after: int, wait_s: float) -> tuple[int, list[News]]:
         with self._news_came:
@@ -211,8 +210,7 @@ class Stepper:
                     due = now_s >= next_tick_s
                     if due:
                         next_tick_s = now_s + self._tick_s
-                        if self._pressed_until_s and now_s > self._pressed_until_s:
-                            self.machine.hear_pressure(False)
+                        self._pressure.review(now_s)
                     # A tick is a record on the disk. Where nobody waits for it, it need not come often.
                     if (due and (self.machine.restless or now_s >= self._quiet_until_s)) or _needs_time(group):
                         self._tell_time(group)
@@ -304,8 +302,6 @@ class Stepper:
             return False
         try:
             admit(self.machine, handed.event)
-            if isinstance(handed.event, FromSource) and not self.machine.accepts_rows():
-                raise Busy(f"router {self.config.site} takes no rows now", "send the same again")
         except PeregrineError as error:
             handed.answer.set_exception(error)
             return False

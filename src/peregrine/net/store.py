@@ -18,6 +18,8 @@ from pathlib import Path
 import msgspec
 
 from peregrine.core import wire
+from peregrine.core.admission import neighbours_of
+from peregrine.core.link import left_over
 from peregrine.core.messages import Append, DeadLetter, Deliver, Effect, HandBack, HandedBack, Send
 from peregrine.core.router import Router
 from peregrine.core.router_logs import (
@@ -25,17 +27,14 @@ from peregrine.core.router_logs import (
     RESULTS,
     RouterLogs,
     Session,
-    first_handed_back,
     host_log,
     out_log,
     session_of,
 )
-from peregrine.core.rows import Item
 from peregrine.errors import ConfigurationError, CorruptLog
 from peregrine.log.file_log import FileLog
 from peregrine.log.record_log import Fsync, RecordLog
 from peregrine.net import snapshots
-from peregrine.net.admission import neighbours_of
 from peregrine.net.directory_format import check_format
 from peregrine.net.settings import RouterSettings
 
@@ -47,6 +46,7 @@ RESTORE = "restore the directory from a copy; if there is none, start all sites 
 class Store:
     def __init__(self, settings: RouterSettings) -> None:
         config = settings.router_config()
+        self._site = config.site
         self.directory = Path(settings.directory)
         self._durable = settings.fsync is not Fsync.OFF
         check_format(self.directory, "router", durable=self._durable)
@@ -142,10 +142,12 @@ class Store:
         return log
 
     def handed_back(self, wanted: HandBack, acked_seq: int) -> HandedBack:
-        out = self.outs.get((wanted.neighbour, wanted.session))
-        first = first_handed_back(wanted, acked_seq, 0 if out is None else out.first)
-        items = () if out is None else tuple(_items(out, first))  # no log: nothing was ever sent
-        return HandedBack(wanted.neighbour, wanted.session, first, items)
+        neighbour, session, after = wanted.neighbour, wanted.session, wanted.after
+        out = self.outs.get((neighbour, session))
+        if out is None:  # nothing was ever sent
+            return HandedBack(neighbour, session, (acked_seq if after is None else after) + 1, ())
+        first, messages = left_over(self._site, neighbour, out, acked_seq, after)
+        return HandedBack(neighbour, session, first, tuple(map(wire.decode_item, messages)))
 
     def check_recovered(self) -> None:
         """After the journal was stepped through: no log may be ahead of it, or new effects would pass for repeats."""
@@ -201,13 +203,6 @@ def _encoded(effect: Effect) -> bytes:
         case DeadLetter(_, reason, item):
             return msgspec.msgpack.encode((reason, wire.encode(item)))
     raise AssertionError(f"no log holds {effect}")
-
-
-def _items(out: RecordLog, position: int) -> Iterator[Item]:
-    while records := out.read(position):
-        for at, message in records:
-            yield wire.decode_item(message)
-            position = at + 1
 
 
 def _bytes(mb: float | None) -> int | None:

@@ -15,6 +15,7 @@ from peregrine.core.manager import Manager, ManagerEffect, ManagerEvent
 from peregrine.core.messages import Attach, FromSource, Single
 from peregrine.core.rows import Clock
 from peregrine.core.source import Reading, Source
+from peregrine.errors import Busy, PeregrineError
 from peregrine.plan import manager_books
 from peregrine.plan.manager_books import Books, Make, Recorded
 from peregrine.sim.machines import RETRY_MS, Callback, SimRouter
@@ -23,6 +24,7 @@ from peregrine.sim.world import World
 from peregrine.types import SiteId
 
 SNAPSHOTS = 0.05  # how often one follows an acknowledgement, or an event of the manager
+BACK_OFF_MS = 50.0  # of a device that was told that a router takes no rows now
 
 
 class SimSource:
@@ -48,6 +50,7 @@ class SimSource:
         self._site = self.machine.site  # where it is driven
         self._attached = False
         self._tries = 0
+        self.put_off = 0  # batches, by routers that were pressed
         self._snapshot: bytes | None = None
         self._journal: list[bytes] = []
         self._synced = 0
@@ -71,14 +74,18 @@ class SimSource:
 
     def _arrive(self, site: SiteId, batch: FromSource, tries: int) -> None:
         router = self._routers[site]
-        if not router.up or not router.machine.accepts_rows():
-            return  # the source hears nothing and tries again
 
         def durable() -> None:
             seq = router.machine.acked_source(self.machine.id)
             self._world.after(self._latency_ms, lambda: self._acked(site, seq))
 
-        router.offer(batch, durable)
+        router.offer(batch, durable, lambda error: self._refused(error, tries))
+
+    def _refused(self, error: PeregrineError, tries: int) -> None:
+        if not isinstance(error, Busy):
+            raise error
+        self.put_off += 1
+        self._world.after(self._latency_ms + BACK_OFF_MS, lambda: self._timeout(tries))
 
     def _acked(self, site: SiteId, seq: int) -> None:
         if self.up and site == self.machine.site:

@@ -8,12 +8,11 @@ import random
 from collections.abc import Callable, Iterable, Mapping
 from typing import Protocol
 
-from peregrine.core import journal
+from peregrine.core import admission, journal
 from peregrine.core.chunks import MemoryChunks
 from peregrine.core.gather import bundles
 from peregrine.core.host import Output, by_group, work_off
 from peregrine.core.large import Sizes, Spill
-from peregrine.core.link import LinkSender
 from peregrine.core.log import MemoryLog
 from peregrine.core.messages import (
     Append,
@@ -29,17 +28,22 @@ from peregrine.core.messages import (
 )
 from peregrine.core.operator import Operator
 from peregrine.core.outgoing import outgoing
+from peregrine.core.pressure import Hearing, is_told
 from peregrine.core.router import Router
 from peregrine.core.router_logs import Session, recover
 from peregrine.core.rows import length
+from peregrine.errors import PeregrineError, Unreachable
 from peregrine.sim.fetching import SimFetch
 from peregrine.sim.network import SimLink
+from peregrine.sim.out_log import MemoryOut
 from peregrine.sim.store import SimStore
 from peregrine.sim.world import World
 from peregrine.types import OpId, PlaceId, SiteId
 
 Callback = Callable[[], None]
+Refused = Callable[[PeregrineError], None]
 RETRY_MS = 150.0
+PRESSURE_HOLDS_S = 0.3  # everything is quicker here
 
 
 class Observer(Protocol):
@@ -59,17 +63,18 @@ class SimRouter:
         self.up = True
         self.links: dict[SiteId, SimLink] = {}  # to each neighbour, in its newest session
         self.sessions: dict[Session, SimLink] = {}  # all that there ever were
-        self.connect: Callable[[SiteId, SiteId, int], SimLink] | None = None
+        self.connect: Callable[[SiteId, SiteId, int, MemoryOut | None], SimLink] | None = None
         self.hosts: dict[PlaceId, SimHost] = {}
         self.sites: Mapping[SiteId, SimRouter] = {}  # all of them: whom chunks are fetched from
         self.chunks = MemoryChunks()
         ways = self.machine.ways
         neighbours = [site for site, by in ways.below.items() if site == by]
         neighbours += [] if ways.parent is None else [ways.parent]
-        self.store = SimStore(neighbours, self.hosts, chance)
+        self.store = SimStore(self.site, neighbours, self.hosts, chance)
         self._world = world
         self._observer = observer
-        self._inbox: list[tuple[Single, Callback | None]] = []
+        self._pressure = Hearing(self.machine, PRESSURE_HOLDS_S)
+        self._inbox: list[tuple[Single, Callback | None, Refused | None]] = []
         self._syncing = False
         self._epoch = 0
         self._performed = 0  # events of the journal whose effects were performed
@@ -84,11 +89,14 @@ class SimRouter:
     def results(self) -> list[Deliver]:
         return self.store.results
 
-    def offer(self, event: Single, durable: Callback | None = None) -> bool:
-        """Hand over an event; `durable` is called once it is in the journal. False: nobody is listening."""
+    def offer(self, event: Single, durable: Callback | None = None, refused: Refused | None = None) -> bool:
+        """Hand over an event; `durable` is called once it is in the journal. False: nobody is listening.
+
+        Who never offers what is refused says nothing about it: it is a finding.
+        """
         if not self.up:
             return False
-        self._inbox.append((event, durable))
+        self._inbox.append((event, durable, refused))
         if self.doomed is not None:
             self._world.after(0.0, self.doomed)
             self.doomed = None
@@ -105,17 +113,55 @@ class SimRouter:
         if epoch != self._epoch:
             return
         self._syncing = False
-        inbox, self._inbox = self._inbox, []
-        events = _bundled(event for event, _ in inbox)
+        admitted = self._admitted()
+        events = _bundled(event for event, _ in admitted)
         self.store.write(map(journal.encode, events))
         for event in events:
             for effect in self._step(self.machine, event):
                 self._follow(effect)
-        for _, durable in inbox:
+        for _, durable in admitted:
             if durable is not None:
                 durable()
         if self.store.is_time():
             self.store.snapshot(self.machine, self._acked())
+
+    def _admitted(self) -> list[tuple[Single, Callback | None]]:
+        """Of what waits; the others are told."""
+        inbox, self._inbox = self._inbox, []
+        admitted = []
+        for event, durable, refused in inbox:
+            try:
+                admission.admit(self.machine, event)
+            except PeregrineError as error:
+                if refused is None:
+                    raise
+                refused(error)
+            else:
+                admitted.append((event, durable))
+        return admitted
+
+    # --- what neighbours ask and tell ---
+
+    def has_seq(self, neighbour: SiteId, session: int) -> int:
+        self._check_up()
+        return admission.has_seq(self.machine, neighbour, session)
+
+    def _check_up(self) -> None:
+        if not self.up:
+            raise Unreachable(f"router {self.site} is down", "wait")
+
+    def hear_pressure(self, pressed: bool) -> None:
+        self._check_up()
+        self._pressure.hear(pressed, self._world.now_ms / 1000)
+
+    def tell_pressure(self) -> None:
+        """To the children, and what was heard of the parent may be over."""
+        if self.up:
+            self._pressure.review(self._world.now_ms / 1000)
+            for link in [link for neighbour, link in self.links.items() if is_told(self.machine.ways, neighbour)]:
+                link.tell_pressure(lambda: not self.machine.accepts_rows())
+
+    # --- steps ---
 
     def _step(self, machine: Router, event: Event) -> list[Effect]:
         """Step through what has been journaled, and perform what follows from it."""
@@ -132,8 +178,8 @@ class SimRouter:
         match effect:
             case Append(place):
                 self.hosts[place].wake()
-            case Send(neighbour, seq, item, session):
-                self.link(neighbour, session).put(seq, item)
+            case Send(neighbour, session=session):
+                self.link(neighbour, session).pump()
             case HandBack():
                 self._end_links()
 
@@ -149,17 +195,18 @@ class SimRouter:
     def _end_links(self) -> None:
         for session in self.store.ended:
             if session in self.sessions:
-                self.sessions[session].sender.ended = True
+                self.sessions[session].end()
 
     def _acked(self) -> dict[Session, int]:
-        return {session: link.sender.first_seq - 1 for session, link in self.sessions.items()}
+        return {session: link.sender.acked_seq for session, link in self.sessions.items()}
 
     def link(self, neighbour: SiteId, session: int) -> SimLink:
         """A link is opened when the first item goes over it."""
         link = self.sessions.get((neighbour, session))
         if link is None:
             assert self.connect is not None
-            link = self.sessions[neighbour, session] = self.connect(self.site, neighbour, session)
+            out = self.store.out((neighbour, session))
+            link = self.sessions[neighbour, session] = self.connect(self.site, neighbour, session, out)
             if neighbour not in self.links or self.links[neighbour].session < session:
                 self.links[neighbour] = link
             self._end_links()
@@ -176,8 +223,8 @@ class SimRouter:
         What was journaled is performed after the restart; the rest of the inbox is lost.
         """
         rng = self._world.rng
-        if self._inbox and rng.random() < 0.5:
-            events = _bundled(event for event, _ in self._inbox)
+        if self._inbox and rng.random() < 0.5 and (admitted := self._admitted()):
+            events = _bundled(event for event, _ in admitted)
             self.store.write(map(journal.encode, events[: rng.randint(1, len(events))]))
             effects = self.machine.step(events[0])
             for effect in effects[: rng.randint(0, len(effects))]:
@@ -197,9 +244,9 @@ class SimRouter:
         if not self.store.has_snapshot:  # no restart goes by without the form in which a snapshot has a machine
             codec = self.store.codec
             self.machine = codec.decode(codec.encode(self.machine))
+        self._pressure = Hearing(self.machine, PRESSURE_HOLDS_S)
         for session, link in self.sessions.items():
-            link.sender = self._sender(session)
-            link.pump()
+            link.restart(self.store.out(session))
         wanted: list[Effect] = [*self.machine.hand_backs(), *self.machine.fetches()]
         for effect in wanted:
             self._follow(effect)
@@ -214,23 +261,11 @@ class SimRouter:
             for effect in machine.step(event):
                 self._perform(effect)
 
-    def _sender(self, session: Session) -> LinkSender:
-        """It knows what its log holds, and nothing of what was acknowledged."""
-        sender = LinkSender()
-        out = self.store.out(session)
-        sender.ended = out is None
-        if out is not None:
-            sender.first_seq = out.first
-            sender.broke()
-            for seq, sent in out.read(out.first):
-                sender.put(seq, sent.item)
-        return sender
-
     @property
     def idle(self) -> bool:
         if self.machine.fetches() or self.machine.hand_backs():
             return False
-        return self.up and not self._inbox and all(link.sender.backlog_items == 0 for link in self.links.values())
+        return self.up and not self._inbox and all(link.sender.waiting_items == 0 for link in self.links.values())
 
 
 def _bundled(events: Iterable[Single]) -> list[Event]:

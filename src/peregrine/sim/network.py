@@ -1,33 +1,42 @@
 """A simulated link between two routers: latency, jitter, bandwidth; it can break and heal.
 
-It delivers frames in order, loses what is on its way when it breaks or the far router is down, and repeats after a
-while what was not acknowledged. Exactly-once, in-order delivery is the protocol's work, not the link's.
+It carries what the sender of `core/link.py` wants sent, loses what is on its way when it breaks or the far router is
+down, and breaks when it hears nothing for a while. Exactly-once, in-order delivery is the protocol's work.
 """
 
 from collections.abc import Callable, Iterator
 from typing import Generic, Protocol, TypeVar
 
-import pyarrow as pa
-
 from peregrine.core import wire
-from peregrine.core.link import Frame, LinkSender
+from peregrine.core.link import Frame, LinkSender, needed_from
 from peregrine.core.messages import FromLink, Single
-from peregrine.core.rows import Item, Rows, StateRows
+from peregrine.core.pressure import Telling
+from peregrine.core.rows import Item
 from peregrine.core.topology import Link
-from peregrine.errors import CorruptMarker
+from peregrine.errors import PeregrineError, ProtocolError, Unreachable
+from peregrine.sim.out_log import MemoryOut, size_of
 from peregrine.sim.world import World
 from peregrine.types import SiteId
 
-RESEND_MS = 120.0
-_TEXT_COLUMNS = 3  # of a row: key, source, payload
+SILENCE_MS = 120.0
+BACK_OFF_MS = 50.0
+WINDOW_BYTES = 64 << 10
+PRESSURE_EVERY_S = 0.05  # everything is quicker here
 
 
 class FarEnd(Protocol):
     site: SiteId
     up: bool
 
-    def offer(self, event: Single, durable: Callable[[], None] | None = None) -> bool: ...
+    def offer(
+        self,
+        event: Single,
+        durable: Callable[[], None] | None = None,
+        refused: Callable[[PeregrineError], None] | None = None,
+    ) -> bool: ...
     def acked_link(self, neighbour: SiteId, session: int | None = None) -> int: ...
+    def has_seq(self, neighbour: SiteId, session: int) -> int: ...
+    def hear_pressure(self, pressed: bool) -> None: ...
 
 
 class SimLink:
@@ -42,14 +51,17 @@ class SimLink:
         bad_frames: float = 0.0,
         wire: bool = True,
         session: int = 0,
+        out: MemoryOut | None = None,
     ) -> None:
         """`bad_frames`: the share of frames in which a byte changes on the way. `wire`: encode and decode what is
-        sent.
+        sent; if not, nothing goes wrong either, and no log need be kept. `out`: the log of the session, which is the
+        router's; without one that router has none.
         """
         self.session = session
         self._bad_frames = bad_frames
         self._wire = wire
-        self.sender = LinkSender()
+        self.out = MemoryOut() if out is None else out
+        self.sender = self._new_sender(near.site, far.site)
         self.up = True
         self.bytes_sent = 0
         self._world = world
@@ -59,47 +71,98 @@ class SimLink:
         self.bandwidth_mbps = link.bandwidth_mbps
         self._link = link
         self._epoch = 0
+        self._asking = False
+        self._telling = Telling(PRESSURE_EVERY_S)
         self._free_at_ms = 0.0
         self._arrives_at_ms = 0.0
         self._watching = False
-        self._progress = -1
+        self._progress = -1, -1
+
+    def _new_sender(self, site: SiteId, neighbour: SiteId) -> LinkSender[Item]:
+        return LinkSender(site, neighbour, self.out, size_of)
 
     def put(self, seq: int, item: Item) -> None:
-        self.sender.put(seq, item)
+        self.out.append(seq, item)
         self.pump()
 
     def pump(self) -> None:
-        if not self.up or not self._near.up:
+        if not self.up or not self._near.up or self.sender.ended:
             return
-        frame = self.sender.next_frame()
-        if frame is None:
+        if not self.sender.knows:
+            self._ask()
             return
+        while (frame := self.sender.next_frame()) is not None:
+            self._send(frame)
+
+    def begin(self) -> None:
+        """Before the run: it has asked long ago."""
+        self._told(self._far.has_seq(self._near.site, self.session), self._epoch)
+
+    def _ask(self) -> None:
+        """What do you have?"""
+        if self._asking:
+            return
+        self._asking = True
+        epoch, far, near = self._epoch, self._far, self._near
+
+        def arrive() -> None:
+            if not self._arrives(epoch):
+                return  # asked again when nothing has been heard for a while
+            try:
+                has_seq = far.has_seq(near.site, self.session)
+            except PeregrineError:
+                self._world.after(self.latency_ms, lambda: self._broke(epoch))
+            else:
+                self._world.after(self.latency_ms, lambda: self._told(has_seq, epoch))
+
+        self._world.after(self.latency_ms, arrive)
+        self._watch()
+
+    def _told(self, has_seq: int, epoch: int) -> None:
+        if self._hears(epoch):
+            self.sender.begin(has_seq, WINDOW_BYTES)
+            self._asking = False
+            self._telling = Telling(PRESSURE_EVERY_S)
+            self.pump()
+
+    def _send(self, frame: Frame[Item]) -> None:
         world, epoch = self._world, self._epoch
-        size = sum(size_of(item) for item in frame.items)
-        self.bytes_sent += size
+        self.bytes_sent += frame.size
         started = max(world.now_ms, self._free_at_ms)
-        self._free_at_ms = started + size * 8 / (self._link.bandwidth_mbps * 1000)
+        self._free_at_ms = started + frame.size * 8 / (self._link.bandwidth_mbps * 1000)
         arrival = self._free_at_ms + self._link.latency_ms * world.rng.uniform(1.0, 1.3)
         self._arrives_at_ms = arrival = max(arrival, self._arrives_at_ms)
         world.after(arrival - world.now_ms, lambda: self._arrive(frame, epoch))
         self._watch()
 
-    def _arrive(self, frame: Frame, epoch: int) -> None:
-        if epoch != self._epoch or (self._link.loss and self._world.rng.random() < self._link.loss):
-            return  # sent again when nothing has been acknowledged for a while
+    def _arrives(self, epoch: int) -> bool:
+        return epoch == self._epoch and not (self._link.loss and self._world.rng.random() < self._link.loss)
+
+    def _hears(self, epoch: int) -> bool:
+        return epoch == self._epoch and self._near.up
+
+    def _arrive(self, frame: Frame[Item], epoch: int) -> None:
+        if not self._arrives(epoch):
+            return
         back_ms = self._link.latency_ms
         far, near = self._far, self._near
 
         def durable() -> None:
-            self._world.after(back_ms, lambda: self._acked(far.acked_link(near.site, self.session), epoch))
+            taken_seq = far.acked_link(near.site, self.session)
+            self._world.after(back_ms, lambda: self._answered(frame, taken_seq, epoch))
+
+        def refused(error: PeregrineError) -> None:
+            self._world.after(back_ms, lambda: self._broke(epoch))
 
         try:
-            items = self._over_the_wire(frame) if self._wire else frame.items
-        except CorruptMarker:
-            return  # not acknowledged, so it is sent again
-        far.offer(FromLink(near.site, frame.first_seq, items, self.session), durable)
+            items = self._over_the_wire(frame) if self._wire else tuple(frame.items)
+        except PeregrineError as error:
+            refused(error)
+        else:
+            if not far.offer(FromLink(near.site, frame.first_seq, items, self.session), durable, refused):
+                refused(Unreachable(f"router {far.site} is down", "wait"))
 
-    def _over_the_wire(self, frame: Frame) -> tuple[Item, ...]:
+    def _over_the_wire(self, frame: Frame[Item]) -> tuple[Item, ...]:
         messages = [wire.encode(item) for item in frame.items]
         rng = self._world.rng
         if self._bad_frames and rng.random() < self._bad_frames:
@@ -108,38 +171,86 @@ class SimLink:
             messages[i] = messages[i][:at] + bytes([messages[i][at] ^ 0x40]) + messages[i][at + 1 :]
         return tuple(wire.decode_item(message) for message in messages)
 
-    def _acked(self, seq: int, epoch: int) -> None:
-        if epoch == self._epoch:
-            self.sender.acked(seq)
-            self.pump()
+    def _answered(self, frame: Frame[Item], taken_seq: int, epoch: int) -> None:
+        if not self._hears(epoch):
+            return
+        try:
+            self.sender.answered(frame, taken_seq)
+        except ProtocolError:
+            self._broke(epoch)
+            return
+        self.sender.acked(taken_seq)
+        if not self._wire:
+            self.out.truncate(needed_from(self.sender.acked_seq))
+        self.pump()
+
+    def tell_pressure(self, pressed: Callable[[], bool]) -> None:
+        """Called again and again on links downwards."""
+        if not self.sender.knows or self.sender.ended:
+            return
+        told = self._telling.tell(pressed, self._world.now_ms / 1000)
+        if told is None:
+            return
+        epoch = self._epoch
+
+        def arrive() -> None:
+            if epoch == self._epoch:
+                try:
+                    self._far.hear_pressure(told)
+                except Unreachable:
+                    self._broke(epoch)
+
+        self._world.after(self.latency_ms, arrive)
 
     def _watch(self) -> None:
-        """Repeat from the first unacknowledged when nothing has moved for a while."""
+        """Begin again when nothing has moved for a while."""
         if self._watching:
             return
         self._watching = True
-        self._progress = -1
+        self._progress = -1, -1
 
         def look() -> bool:
-            self._watching = self.sender.backlog_items > 0
+            self._watching = self._asking or self.sender.waiting_items > 0
             if not self._watching:
                 return False
-            if self.sender.first_seq == self._progress:
-                self.sender.broke()
-                self.pump()
-            self._progress = self.sender.first_seq
+            progress = self._epoch, self.sender.acked_seq
+            if progress == self._progress:
+                self._broke(self._epoch)
+            self._progress = progress
             return True
 
-        self._world.every(RESEND_MS + 3 * self._link.latency_ms, look)
+        self._world.every(SILENCE_MS + 3 * self._link.latency_ms, look)
+
+    def _broke(self, epoch: int) -> None:
+        """It begins again after a while."""
+        if epoch == self._epoch:
+            self._begin_anew()
+            epoch = self._epoch
+            self._world.after(BACK_OFF_MS, lambda: self.pump() if epoch == self._epoch else None)
+
+    def _begin_anew(self) -> None:
+        self._epoch += 1
+        self._asking = False
+        self.sender.broke()
 
     def break_off(self) -> None:
         self.up = False
-        self._epoch += 1
-        self.sender.broke()
+        self._begin_anew()
 
     def heal(self) -> None:
         self.up = True
         self.pump()
+
+    def restart(self, out: MemoryOut | None) -> None:
+        """The near router is back: of what it knew about the link, the log is there, if the session goes on."""
+        self._begin_anew()
+        self.out = MemoryOut() if out is None else out
+        self.sender = self._new_sender(self._near.site, self._far.site)
+        self.sender.ended = out is None
+        self.pump()
+
+    def end(self) -> None:
+        self.sender.ended = True
 
     def becomes(self, link: Link) -> None:
         """From now on faster or slower."""
@@ -165,7 +276,7 @@ class Network(Generic[R]):
         self._links: dict[frozenset[SiteId], Link] = {}
         self._detours: dict[frozenset[SiteId], tuple[frozenset[SiteId], Link]] = {}  # the link that each begins with
 
-    def open(self, near: SiteId, far: SiteId, session: int) -> SimLink:
+    def open(self, near: SiteId, far: SiteId, session: int, out: MemoryOut | None) -> SimLink:
         _, detour = self._detours.get(frozenset((near, far)), (None, None))
         link = self._links.get(frozenset((near, far)), detour)
         opened = SimLink(
@@ -175,6 +286,7 @@ class Network(Generic[R]):
             link or Link(10.0),
             bad_frames=self._bad_frames,
             session=session,
+            out=out,
         )
         opened.up = link is not None
         return opened
@@ -226,19 +338,3 @@ class Network(Generic[R]):
             for (neighbour, _), link in self.routers[near].sessions.items():
                 if neighbour == far:
                     yield link
-
-
-def size_of(item: Item) -> int:
-    """About how many bytes an item takes on the wire."""
-    if isinstance(item, Rows):
-        return _batch_bytes(item.batch) + 64
-    if isinstance(item, StateRows):
-        return 64 + sum(image.bytes_moved for image in item.images)
-    return 128
-
-
-def _batch_bytes(batch: pa.RecordBatch) -> int:
-    """`nbytes`, which is slow. Unless a batch is a slice, its buffers tell: texts have one offset more than rows."""
-    if batch.column(1).buffers()[1].size == 8 * batch.num_rows:
-        return int(batch.get_total_buffer_size()) - 4 * _TEXT_COLUMNS
-    return int(batch.nbytes)

@@ -153,6 +153,8 @@ class Run:
                 far, link = self._sites[parent], self._topology.link(site)
                 near.links[parent] = SimLink(self.world, near, far, link, wire=False)
                 far.links[site] = SimLink(self.world, far, near, link, wire=False)
+                near.links[parent].begin()
+                far.links[site].begin()
 
     def _place_keys(self) -> Manager:
         """Each edge owns its keys; it, its region, the cloud and the manager know."""

@@ -80,7 +80,13 @@ class SimSite:
     def acked_link(self, neighbour: SiteId, session: int | None = None) -> int:
         return self.machine.acked_link(neighbour, session)
 
-    def offer(self, event: Event, durable: Callable[[], None] | None = None) -> bool:
+    def has_seq(self, neighbour: SiteId, session: int) -> int:
+        return self.machine.acked_link(neighbour, session)
+
+    def hear_pressure(self, pressed: bool) -> None:
+        raise AssertionError("nobody is pressed here")
+
+    def offer(self, event: Event, durable: Callable[[], None] | None = None, refused: object = None) -> bool:
         """What comes within one write of the journal is stepped through together."""
         if not self._inbox:
             self._world.after(self._world.rng.uniform(0.05, 1.5), self._sync)
@@ -108,7 +114,7 @@ class SimSite:
         for effect in effects:
             if isinstance(effect, Send):
                 link = full[effect.neighbour] = self.links[effect.neighbour]
-                link.sender.put(effect.seq, effect.item)
+                link.out.append(effect.seq, effect.item)
             elif isinstance(effect, Append):
                 self._log.append(effect.offset, effect.entry)
             else:
@@ -152,7 +158,7 @@ class SimSite:
         found = self.machine.leftovers()
         if self._inbox or self._busy:
             found.append("has work")
-        found += [f"items for {far}" for far, link in self.links.items() if link.sender.backlog_items]
+        found += [f"items for {far}" for far, link in self.links.items() if link.sender.waiting_items]
         return found
 
 

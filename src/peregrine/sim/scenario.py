@@ -127,6 +127,7 @@ def draw(seed: int, options: Options) -> Scenario:
         builder.add(app, ordered, lossless)
     faults = _faults(rng, builder, duration_ms) if options.faults else ()
     large = random.Random(f"large:{seed}")
+    pressed = random.Random(f"pressed:{seed}")
     scenario = Scenario(
         seed=seed,
         topology=topology,
@@ -140,7 +141,7 @@ def draw(seed: int, options: Options) -> Scenario:
         mechanisms=mechanisms,
         faults=faults,
         dwell_ms=rng.choice((50, 150, 400)),
-        host_lag_rows=rng.choice((20, 100, 100_000)),
+        host_lag_rows=min(rng.choice((20, 100, 100_000)), pressed.choice((2, 5, 100_000, 100_000, 100_000, 100_000))),
         sizes=large.choice((SIZES, Sizes(48, 24, 64, 100), Sizes(120, 40, 200, 60))),
         ordered=ordered,
         lossless=lossless,

@@ -40,14 +40,9 @@ from peregrine.core.rows import Clock, Rows, rows_of
 from peregrine.core.source import Reading, Source
 from peregrine.core.topology import Link
 from peregrine.core.validity import AttachedProducers, IndexedFeeds
-from peregrine.errors import PlanError
+from peregrine.errors import PeregrineError, PlanError
 from peregrine.plan.manager_books import Fed, Initial, Placed, Recorded
-from peregrine.plan.redeploy.changes import Changes
-from peregrine.plan.redeploy.layout import Layout
-from peregrine.plan.redeploy.planner import Planner
-from peregrine.plan.redeploy.planning import PlannedChanges
-from peregrine.plan.redeploy.queue import TopologyQueue
-from peregrine.plan.redeploy.world import World as PlannedWorld
+from peregrine.plan.redeploy.planning import PlannedChanges, planning_of
 from peregrine.sim.changes import Change, links_of
 from peregrine.sim.chaos import draw_plan
 from peregrine.sim.continuous import ContinuousHost
@@ -140,7 +135,7 @@ class Simulation:
             if parent is not None:
                 self.network.set(site, parent, topology.link(site))
                 for near, far in ((site, parent), (parent, site)):
-                    self.routers[near].link(far, 0)
+                    self.routers[near].link(far, 0).begin()
         founding: list[Recorded] = [Fed(source, feeds) for source, feeds in scenario.feeds.items()]
         founding.append(Placed(scenario.initial))
         chance = random.Random(f"manager:{scenario.seed}") if scenario.faults else None
@@ -168,10 +163,9 @@ class Simulation:
     def _make_manager(self, initial: Initial, feeds: IndexedFeeds) -> Manager:
         scenario = self.scenario
         placement = Placement(scenario.topology, scenario.specs, initial)
-        attachments = Attachments()
-        for script in scenario.sources:
-            attachments.attach(script.id, script.site)
+        attachments = Attachments()  # sources become known as they come
         producers = AttachedProducers(feeds, attachments)
+        planning = planning_of(scenario.topology, scenario.specs, initial, feeds) if scenario.changes else None
         return Manager(
             placement,
             scenario.specs,
@@ -179,17 +173,9 @@ class Simulation:
             producers,
             self._doubles.mechanisms,
             scenario.dwell_ms,
-            self._make_planning() if scenario.changes else None,
+            planning,
             random.Random(f"patience:{scenario.seed}").choice(PATIENCES_MS),
         )
-
-    def _make_planning(self) -> PlannedChanges:
-        scenario, changes = self.scenario, Changes()
-        world = PlannedWorld.of(scenario.topology, changes)
-        home = world.main_place(world.root)
-        sources = {script.id: script.site for script in scenario.sources}
-        layout = Layout(scenario.specs, home, changes, scenario.initial, sources, scenario.feeds)
-        return PlannedChanges(Planner(world, layout, TopologyQueue(world.root)))
 
     def _source(self, id: SourceId) -> SimSource:
         script = next(script for script in self.scenario.sources if script.id == id)
@@ -200,6 +186,7 @@ class Simulation:
             self._later(at_ms, partial(self._produce, source, what))
         for at_ms, site in script.moves:
             self._later(at_ms, partial(self._move_source, source, site))
+        self.manager.offer(Attached(script.site, id, 0))  # who makes a device waits until the manager has heard of it
         return source
 
     def _keep_replicas(self) -> None:
@@ -275,16 +262,8 @@ class Simulation:
         for host in router.hosts.values():
             host.tell_commit()
             host.wake()
-        if router.up and router.machine.parent is not None:
-            self._ask_parent(router)
+        router.tell_pressure()
         return True
-
-    def _ask_parent(self, router: SimRouter) -> None:
-        """Links tell how the far router is doing: back-pressure goes down the tree, against the rows."""
-        parent = self.routers[router.machine.parent or self.scenario.topology.root]
-        pressed = parent.up and not parent.machine.accepts_rows()
-        if pressed != router.machine.pressed_from_above:
-            self.world.after(5.0, lambda: router.machine.hear_pressure(pressed))
 
     def _tick_manager(self) -> bool:
         if self._ticking:
@@ -419,6 +398,10 @@ class Simulation:
         planning = redeploying.planning if redeploying is not None else None
         return planning.planner.mending.in_vain if isinstance(planning, PlannedChanges) else {}
 
+    def _refused(self, error: PeregrineError) -> None:
+        """A command, by a router that does not know yet what it is about: the manager sends it again."""
+        self.world.tell(f"refused: {error.what}")
+
     # --- what is seen ---
 
     def _note_outputs(self, place: PlaceId, op: OpId, rows: Rows) -> None:
@@ -476,7 +459,7 @@ class Simulation:
                 self.world.tell(f"{command.rehoming}, by {command.rehoming.meets}")
                 self._go_round(command.rehoming)
             if not self._lost():
-                self.world.after(delay, lambda: router.offer(command))
+                self.world.after(delay, lambda: router.offer(command, refused=self._refused))
             return
         if isinstance(effect, PutOff):
             self.world.tell(f"put off: {effect.what}: {effect.error}")

@@ -9,8 +9,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Protocol
 
 from peregrine.core import snapshot
+from peregrine.core.link import left_over
 from peregrine.core.log import MemoryLog
-from peregrine.core.messages import Append, Deliver, Effect, HandBack, HandedBack
+from peregrine.core.messages import Append, DeadLetter, Deliver, Effect, HandBack, HandedBack, Send
 from peregrine.core.router import Router
 from peregrine.core.router_logs import (
     DEAD,
@@ -18,11 +19,11 @@ from peregrine.core.router_logs import (
     Cut,
     RouterLogs,
     Session,
-    first_handed_back,
     host_log,
     out_log,
 )
 from peregrine.errors import CorruptLog
+from peregrine.sim.out_log import MemoryOut
 from peregrine.types import PlaceId, SiteId
 
 SNAPSHOTS = (0.0, 0.01, 0.05)  # how often one follows a group of events; each router has its habit
@@ -74,17 +75,22 @@ class SimStore:
     codec: Codec = snapshot
 
     def __init__(
-        self, neighbours: Iterable[SiteId], hosts: Mapping[PlaceId, HasLog], chance: random.Random | None
+        self,
+        site: SiteId,
+        neighbours: Iterable[SiteId],
+        hosts: Mapping[PlaceId, HasLog],
+        chance: random.Random | None,
     ) -> None:
         """`hosts` grows until the run begins. Without `chance` no snapshot is taken and nothing gets lost."""
         self.chance = chance
         self.cut_off: list[bytes] = []  # of the journal: for whoever audits it
+        self._site = site
         self._neighbours = tuple(neighbours)
         self._hosts = hosts
         self._journal: list[bytes] = []
         self._snapshot: tuple[int, bytes, Mapping[str, int]] | None = None
-        names = (RESULTS, DEAD, *(out_log((neighbour, 0)) for neighbour in self._neighbours))
-        self._records = {name: Records() for name in names}
+        self._records = {RESULTS: Records(), DEAD: Records()}
+        self._outs = {out_log((neighbour, 0)): MemoryOut() for neighbour in self._neighbours}
         self._habit = 0.0 if chance is None else chance.choice(SNAPSHOTS)
         self._rules = RouterLogs(self._neighbours, None)
 
@@ -105,9 +111,9 @@ class SimStore:
     def ended(self) -> Mapping[Session, None]:
         return self._rules.ended
 
-    def out(self, session: Session) -> Records | None:
+    def out(self, session: Session) -> MemoryOut | None:
         """What was sent in a session and is kept, as long as it goes on."""
-        return None if session in self._rules.ended else self._records.get(out_log(session))
+        return None if session in self._rules.ended else self._outs.get(out_log(session))
 
     def write(self, events: Iterable[bytes]) -> None:
         self._journal.extend(events)
@@ -117,18 +123,23 @@ class SimStore:
         filed = self._rules.perform(effect)
         if filed is None:
             return
-        if isinstance(effect, Append):
-            self._hosts[effect.place].log.append(effect.offset, effect.entry)
-            return
-        log = self._records.setdefault(filed.log, Records())
-        if filed.position >= log.end:
-            log.append(filed.position, effect, filed.length)
+        match effect:
+            case Append(place, offset, entry):
+                self._hosts[place].log.append(offset, entry)
+            case Send(_, seq, item):
+                out = self._outs.setdefault(filed.log, MemoryOut())
+                if seq >= out.end:
+                    out.append(seq, item)
+            case Deliver() | DeadLetter():
+                records = self._records[filed.log]
+                if filed.position >= records.end:
+                    records.append(filed.position, effect, filed.length)
 
     def handed_back(self, wanted: HandBack, acked_seq: int) -> HandedBack:
-        out = self._records.get(out_log((wanted.neighbour, wanted.session)), Records())
-        first = first_handed_back(wanted, acked_seq, out.first)
-        items = tuple(sent.item for _, sent in out.read(first))
-        return HandedBack(wanted.neighbour, wanted.session, first, items)
+        neighbour, session = wanted.neighbour, wanted.session
+        out = self._outs.get(out_log((neighbour, session)), MemoryOut())
+        first_seq, items = left_over(self._site, neighbour, out, acked_seq, wanted.after)
+        return HandedBack(neighbour, session, first_seq, tuple(items))
 
     # --- snapshots ---
 
@@ -166,11 +177,12 @@ class SimStore:
                 logs[name].truncate(before)
 
     def _remove(self, session: Session) -> None:
-        self._records.pop(out_log(session), None)
+        self._outs.pop(out_log(session), None)
         self._rules.removed(session)
 
-    def _logs(self) -> dict[str, MemoryLog | Records]:
-        return {**{host_log(place): host.log for place, host in self._hosts.items()}, **self._records}
+    def _logs(self) -> dict[str, MemoryLog | MemoryOut | Records]:
+        hosts = {host_log(place): host.log for place, host in self._hosts.items()}
+        return {**hosts, **self._outs, **self._records}
 
     # --- a crash, and what comes of it ---
 

@@ -65,7 +65,7 @@ def test_keys_for_which_there_is_no_room_are_told_once_and_moved_when_there_is()
     slots = {site("cloud"): 0, site("edge2"): 0}
     feeds = {"two": ("edge2", ((COUNT, ALL),))}
     planner = planner_of(TREE, [OpSpec(COUNT, GROUPS)], feeds, [(COUNT, ALL, "edge2")], slots)
-    planning = PlannedChanges(planner)
+    planning = PlannedChanges(planner, {})
     planner.moved(COUNT, ALL, PlaceId("edge1"))
     assert moves(planner) is None
     ((what, error),) = planning.why_not()
@@ -105,7 +105,7 @@ def test_keys_in_vain_do_not_hold_up_a_fact_that_concerns_their_producers() -> N
     planner.arrived(COUNT, keys("k2"), PlaceId("region1"))  # it did not go
     assert planner.mending.in_vain == {COUNT: keys("k2")}
 
-    PlannedChanges(planner).tell(SiteMoved(train, edge1, edge2, LINK, 1))
+    PlannedChanges(planner, {}).tell(SiteMoved(train, edge1, edge2, LINK, 1))
     planned = planner.plan()
     assert planned is not None and planner.postponed == ()
     assert [(each.keys.describe(), each.target) for each in planned.relocations] == [("k1", PlaceId("region2"))]

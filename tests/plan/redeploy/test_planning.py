@@ -29,7 +29,7 @@ def planned(*events: SiteMoved | LinkSet | SiteSet) -> tuple[PlannedChanges, Red
     changes = Changes()
     feeds = {SourceId("s"): ((COUNT, K),)}
     layout = Layout(SPECS, PlaceId(CLOUD), changes, INITIAL, {SourceId("s"): TRAIN}, feeds)
-    planning = PlannedChanges(Planner(World.of(TREE, changes), layout, TopologyQueue(CLOUD)))
+    planning = PlannedChanges(Planner(World.of(TREE, changes), layout, TopologyQueue(CLOUD)), feeds)
     for event in events:
         planning.tell(event)
     redeployment = planning.plan()

@@ -1,24 +1,31 @@
 """The planner as the manager's machine knows it (`core/planning.py`)."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 
 from peregrine.core.keyspace import KeySet
-from peregrine.core.placement import Placement
+from peregrine.core.operator import OpSpec
+from peregrine.core.placement import Initial, Placement
 from peregrine.core.topology import Link, Site, Topology
+from peregrine.core.validity import Feeds
 from peregrine.core.waves import Obstacles
 from peregrine.errors import PlanError
+from peregrine.plan.redeploy.changes import Changes
 from peregrine.plan.redeploy.detour import Way, detour
 from peregrine.plan.redeploy.events import SiteMoved, TopologyEvent
+from peregrine.plan.redeploy.layout import Layout
 from peregrine.plan.redeploy.planner import Planner, Redeployment
-from peregrine.plan.redeploy.queue import Verdict
+from peregrine.plan.redeploy.queue import TopologyQueue, Verdict
 from peregrine.plan.redeploy.validity import elsewhere, moved_wrongly, violations
+from peregrine.plan.redeploy.world import World
 from peregrine.types import OpId, PlaceId, SiteId, SourceId, site_of
 
 
 class PlannedChanges:
-    def __init__(self, planner: Planner) -> None:
+    def __init__(self, planner: Planner, feeds: Feeds) -> None:
+        """`feeds` grows as sources are made known: what one feeds the planner is told when it is heard."""
         self.planner = planner
+        self._feeds = feeds
 
     def tell(self, fact: object) -> bool:
         assert isinstance(fact, TopologyEvent)
@@ -43,10 +50,12 @@ class PlannedChanges:
         self.planner.failed()
 
     def attached(self, source: SourceId, site: SiteId) -> bool:
-        known = source in self.planner.layout.feeding and site in self.planner.world
-        if not known or self.planner.is_attached(source, site):
+        planner, feeding, feeds = self.planner, self.planner.layout.feeding, self._feeds.get(source, ())
+        if site not in planner.world:
             return False
-        self.planner.attached(source, site)
+        if source in feeding and planner.is_attached(source, site) and feeding.feeds(source) == feeds:
+            return False
+        planner.attached(source, site, feeds)
         return True
 
     def detached(self, source: SourceId) -> None:
@@ -100,6 +109,14 @@ class PlannedChanges:
             *elsewhere(layout, relocations, placement.where),
         ]
         return list(dict.fromkeys(found))
+
+
+def planning_of(topology: Topology, specs: Mapping[OpId, OpSpec], initial: Initial, feeds: Feeds) -> PlannedChanges:
+    """Of a deployment that begins: it learns of its sources as they come."""
+    changes = Changes()
+    world = World.of(topology, changes)
+    layout = Layout(specs, world.main_place(world.root), changes, initial)
+    return PlannedChanges(Planner(world, layout, TopologyQueue(world.root)), feeds)
 
 
 def _touched(redeployment: Redeployment) -> dict[SiteId, None]:

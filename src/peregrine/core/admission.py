@@ -1,7 +1,8 @@
 """What a router lets in: an event that names only what exists here.
 
 Checked before an event is journaled, so that a mistake of a client reaches the client and leaves no trace. What it says
-is judged against the configuration alone, and against how far logs have come.
+is judged against the configuration, and against how far logs and links have come. Rows of devices wait while this
+router or its parent is pressed.
 """
 
 from peregrine.core.intake import RouterConfig
@@ -15,6 +16,7 @@ from peregrine.core.messages import (
     FromGroups,
     FromHost,
     FromLink,
+    FromSource,
     KeepReplicas,
     Query,
     Rehome,
@@ -22,15 +24,18 @@ from peregrine.core.messages import (
     StopReplicas,
 )
 from peregrine.core.router import Router
-from peregrine.errors import ConfigurationError, ProtocolError, UnknownName
+from peregrine.errors import Busy, ConfigurationError, ProtocolError, UnknownName
 from peregrine.types import OpId, PlaceId, SiteId, site_of
 
 
 def admit(router: Router, event: Event) -> None:
-    """Raises an error for what this router cannot make sense of."""
+    """Raises an error for what this router cannot make sense of, or does not take now."""
     match event:
+        case FromSource():
+            if not router.accepts_rows():
+                raise Busy(f"router {router.site} takes no rows now", "send the same again")
         case FromLink(neighbour, session=session):
-            known_neighbour(router, neighbour, session)
+            _in_session(router, neighbour, session)
             router.intake.vet(event)
         case FromHost(place, op) | FromGroups(place, op):
             _place_here(router, place)
@@ -66,14 +71,22 @@ def admit(router: Router, event: Event) -> None:
                     f"router {router.site} was told the {rehoming}", "tell it to the router of that site"
                 )
         case _:
-            pass  # devices may send what they like: what has no operator becomes a dead letter
+            pass  # what a device has rows for is its own affair: what has no operator becomes a dead letter
 
 
-def known_neighbour(router: Router, site: SiteId, session: int) -> None:
+def has_seq(router: Router, neighbour: SiteId, session: int) -> int:
+    """What a neighbour is told that asks what this router has of it."""
+    _in_session(router, neighbour, session)
+    return router.acked_link(neighbour, session)
+
+
+def _in_session(router: Router, site: SiteId, session: int) -> None:
     """Later sessions begin with a site that has just become a neighbour: nobody can be known beforehand."""
     known = neighbours_of(router.config)
     if site not in known and not session:
         raise UnknownName(f"neighbour of {router.site}", site, [str(each) for each in known])
+    if router.intake.is_over(site, session):  # the machine would ignore it: it need not be journaled
+        raise ProtocolError(f"{router.site} takes nothing more from {site} in session {session}", "it has moved")
 
 
 def neighbours_of(config: RouterConfig) -> list[SiteId]:
