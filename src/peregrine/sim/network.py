@@ -203,7 +203,7 @@ class SimLink:
         self._world.after(self.latency_ms, arrive)
 
     def _watch(self) -> None:
-        """Begin again when nothing has moved for a while."""
+        """Begin again when nothing has moved for a while, but for what is still on its way over a narrow link."""
         if self._watching:
             return
         self._watching = True
@@ -214,7 +214,7 @@ class SimLink:
             if not self._watching:
                 return False
             progress = self._epoch, self.sender.acked_seq
-            if progress == self._progress:
+            if progress == self._progress and self._world.now_ms > self._arrives_at_ms + self.latency_ms:
                 self._broke(self._epoch)
             self._progress = progress
             return True
