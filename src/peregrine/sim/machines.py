@@ -87,7 +87,7 @@ class SimRouter:
 
     @property
     def results(self) -> list[Deliver]:
-        return self.store.results
+        return [delivered for _, delivered in self.store.results.read(0)]
 
     def offer(self, event: Single, durable: Callback | None = None, refused: Refused | None = None) -> bool:
         """Hand over an event; `durable` is called once it is in the journal. False: nobody is listening.

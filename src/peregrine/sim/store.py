@@ -104,8 +104,8 @@ class SimStore:
         return self.cut_off + self._journal
 
     @property
-    def results(self) -> list[Deliver]:
-        return [record for _, record in self._records[RESULTS].read(0)]
+    def results(self) -> Records:
+        return self._records[RESULTS]
 
     @property
     def ended(self) -> Mapping[Session, None]:
