@@ -4,15 +4,14 @@ A checker that cannot fail proves nothing. The faults are the ways in which a li
 stands on can be built wrong: a step left out, a step too early, a guarantee of the hand-over missing.
 """
 
-import pickle
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import lru_cache
-from typing import Any
 
 import numpy as np
 import pytest
 
+from by_pickle import ByPickle
 from peregrine.core.fetching import Fetching
 from peregrine.core.host import Emission
 from peregrine.core.intake import Intake
@@ -69,16 +68,6 @@ SEEDS = 200
 
 def live_with(changes: Mapping[tuple[Role, On], tuple[Step, ...]]) -> Mapping[str, Mechanism]:
     return {**MECHANISMS, "live": replace(LIVE, program={**LIVE.program, **changes})}
-
-
-class ByPickle:
-    """Machines that are built wrong are not known to the real snapshots."""
-
-    def encode(self, machine: object) -> bytes:
-        return pickle.dumps(machine)
-
-    def decode(self, body: bytes) -> Any:
-        return pickle.loads(body)
 
 
 class IntakeThatTrustsHosts(Intake):

@@ -6,6 +6,7 @@ protects the order alone is easier to find without time: `test_rehoming_net.py`.
 
 import pytest
 
+from by_pickle import ByPickle
 from peregrine.errors import PeregrineError
 from peregrine.plan.redeploy import stages
 from peregrine.plan.redeploy.held import Held
@@ -78,7 +79,7 @@ def test_fresh_seeds_have_no_violation() -> None:
     ("likely", "fault"), [(0, "no fence"), (0, "no mark"), (0, "nothing returns"), (58, "the old session goes on")]
 )
 def test_the_simulator_finds(likely: int, fault: str) -> None:
-    assert any(goes_wrong(seed, Doubles(router=ROUTERS[fault])) for seed in (likely, *range(SEEDS)))
+    assert any(goes_wrong(seed, Doubles(router=ROUTERS[fault], codec=ByPickle())) for seed in (likely, *range(SEEDS)))
 
 
 @pytest.mark.parametrize(
@@ -89,7 +90,7 @@ def test_the_simulator_finds(likely: int, fault: str) -> None:
     ],
 )
 def test_the_simulator_finds_what_is_rare(seed: int, fault: str) -> None:
-    assert goes_wrong(seed, Doubles(router=ROUTERS[fault]))
+    assert goes_wrong(seed, Doubles(router=ROUTERS[fault], codec=ByPickle()))
     assert not goes_wrong(seed, Doubles())
 
 
