@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import TypeVar
 
 import pytest
 
@@ -24,6 +25,7 @@ from peregrine.core.validity import Validity
 from peregrine.types import OpId, PlaceId, SiteId, site_of
 
 Patch = Callable[[pytest.MonkeyPatch], None]
+T = TypeVar("T")
 
 
 class NoFence(Home):
@@ -216,7 +218,7 @@ def rehomings_with(
             self.old_branch = old_branch(router)
             self.fence = fence(router)
 
-    return WithWrongPart
+    return _named(WithWrongPart)
 
 
 def router_with(
@@ -227,7 +229,14 @@ def router_with(
         intake_type = intake
         legs_type = legs
 
-    return Wrong
+    return _named(Wrong)
+
+
+def _named(made: type[T]) -> type[T]:
+    """By a name in this module: a snapshot is read by it."""
+    made.__qualname__ = made.__name__ = f"{made.__name__}{len(globals())}"
+    globals()[made.__name__] = made
+    return made
 
 
 ROUTERS: dict[str, type[Router]] = {
