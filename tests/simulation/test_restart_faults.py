@@ -180,6 +180,7 @@ LIKELY = {  # where each was found first
     "a log of a host that is cut too far": 3,
     "a snapshot before the logs are safe": 12,
     "a manager without its last record": 10,
+    "a manager with an old snapshot": 106,
     "a device without its last rows": 29,
 }
 
