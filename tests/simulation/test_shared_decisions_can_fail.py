@@ -137,16 +137,16 @@ def does_not_ask_what_sources_feed(patch: pytest.MonkeyPatch) -> None:
 FAULTS: dict[Fault, tuple[Options, int]] = {
     begins_too_late: (PLAIN, 0),
     goes_on_where_it_was: (PLAIN, 0),
-    takes_a_part_for_all: (PLAIN, 0),
-    cuts_too_much: (PLAIN, 0),
-    hands_back_too_little: (CHANGES, 0),
-    believes_in_sessions_that_are_over: (CHANGES, 0),
+    takes_a_part_for_all: (PLAIN, 1),
+    cuts_too_much: (PLAIN, 1),
+    hands_back_too_little: (CHANGES, 2),
+    believes_in_sessions_that_are_over: (CHANGES, 58),
     takes_busy_for_taken: (PLAIN, 0),
     refuses_the_last_commit: (PLAIN, 0),
     does_not_say_that_it_is_busy: (PLAIN, 0),
     is_pressed_for_ever: (PLAIN, 0),
     tells_pressure_alone: (PLAIN, 0),
-    does_not_ask_what_sources_feed: (CHANGES, 0),
+    does_not_ask_what_sources_feed: (CHANGES, 24),
 }
 
 

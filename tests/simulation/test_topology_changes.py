@@ -60,7 +60,7 @@ def test_keys_below_their_producers_are_put_right(monkeypatch: pytest.MonkeyPatc
     assert straight.amiss > 0, "this seed no longer shows it"
 
 
-@pytest.mark.parametrize("seed", [127, 138, 183])
+@pytest.mark.parametrize("seed", [127, 183])
 def test_a_link_that_is_lost_in_the_middle_is_gone_round(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     (found,) = without_violation(range(seed, seed + 1))
     assert found.detours == 1
@@ -112,7 +112,7 @@ def test_the_simulator_finds_a_planner_that_does_not_keep_away_from_who_is_late(
     assert any(goes_wrong(seed, Doubles()) for seed in range(SEEDS))
 
 
-@pytest.mark.parametrize("seed", [9019, 9030])
+@pytest.mark.parametrize("seed", [9030, 942000003])
 def test_the_simulator_finds_a_planner_that_does_not_look_at_what_others_have_moved(
     seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
