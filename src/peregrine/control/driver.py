@@ -244,7 +244,7 @@ class ManagerDriver:
     def _listen_to_all(self) -> None:
         """Sites come and go."""
         with self._changed:
-            new = [site for site in self._clients if site not in self._listening]
+            new = [site for site in list(self._clients) if site not in self._listening]
             for site in new:
                 name = f"news-{site}"
                 self._listening[site] = threading.Thread(target=self._listen, args=(site,), name=name, daemon=True)

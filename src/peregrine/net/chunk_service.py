@@ -44,8 +44,7 @@ class ChunkService:
     def _hop(self, origin: SiteId, via: SiteId | None) -> Hop:
         """The way that an item for that site would take now."""
         machine = self._stepper.machine
-        child = self._stepper.ask(lambda: machine.rehomings.child_towards(origin, via))
-        neighbour = child or machine.parent
+        neighbour = self._stepper.ask(lambda: machine.rehomings.child_towards(origin, via) or machine.parent)
         if neighbour is None or neighbour == via:
             raise UnknownName("site", origin, [machine.site, *machine.ways.below])
         return Hop(neighbour, self._links.to(neighbour))
