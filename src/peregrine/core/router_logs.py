@@ -132,7 +132,6 @@ def recover(kept: Kept, fresh: Callable[[], Router], replay: Callable[[Router, i
     kept.check_recovered()
     for wanted in machine.hand_backs():
         kept.perform(wanted)
-    machine.hear_pressure(False)  # a hint that is told again and again: this one was for another life
     return machine
 
 
