@@ -17,6 +17,7 @@ from kill_runner import (
     EDGE1,
     EDGE2,
     MOVING,
+    PATIENCE_S,
     commands,
     devices,
     owner,
@@ -57,6 +58,8 @@ def caller(directory: Path) -> None:
         for command in commands():
             match command:
                 case {"change": version, "source": source, "target": target}:
+                    for car in CARS:  # keys of a car that the manager does not know yet would stay
+                        up.driver.wait_attached(SourceId(car), EDGE1 if car in MOVING else EDGE2, PATIENCE_S)
                     up.tell(SiteMoved(EDGE1, SiteId(source), SiteId(target), LINK, version))
                     say(told=version)
                 case {"until_open": True}:
