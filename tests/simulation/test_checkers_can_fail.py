@@ -469,7 +469,7 @@ def test_the_simulator_finds_acknowledgements_that_come_before_the_journal(monke
     """An append is acknowledged only when it is durable."""
     offer = SimRouter.offer
 
-    def hasty(self: SimRouter, event, durable=None):  # type: ignore[no-untyped-def]
+    def hasty(self: SimRouter, event, durable=None, refused=None):  # type: ignore[no-untyped-def]
         if isinstance(event, FromSource) and self.up:
             source = event.source
             last = event.items[-1][0]
@@ -479,8 +479,12 @@ def test_the_simulator_finds_acknowledgements_that_come_before_the_journal(monke
             if durable is not None:
                 durable()
             self.machine.intake._sources[source] = was
-            return offer(self, event, None)
-        return offer(self, event, durable)
+            return offer(self, event, None, refused)
+        return offer(self, event, durable, refused)
+
+    def unpressed(scenario: Scenario) -> Scenario:
+        """A router that refuses what is acknowledged would lose it without a crash."""
+        return replace(scenario, host_lag_rows=100_000)
 
     monkeypatch.setattr(SimRouter, "offer", hasty)
-    assert first_seed_that_fails(Doubles(), lambda scenario: scenario) is not None  # reference runs of its own
+    assert first_seed_that_fails(Doubles(), unpressed) is not None

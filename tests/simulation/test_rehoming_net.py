@@ -93,6 +93,37 @@ def test_rows_that_are_held_for_who_is_on_its_way_follow_the_word_that_their_key
     assert [seq for seq, _ in results] == [0, 1]
 
 
+@pytest.mark.parametrize("fault", [None, "outputs pass a gate whose word is held"])
+def test_outputs_wait_for_the_word_that_closes_their_gate_where_a_new_branch_holds_it(fault: str | None) -> None:
+    """The gate is above both the place to which keys go down and the site to which another comes meanwhile."""
+    root, gate, below, site = (SiteId(f"s{i}") for i in range(4))
+    parents = {gate: (root, Link(1.0)), below: (gate, Link(1.0)), site: (root, Link(1.0))}
+    router = Router if fault is None else ROUTERS[fault]
+    net = RehomingNet(Random(1), Topology.tree(root, parents), {"d0": (below, ["k0"])}, router)
+    net.own(keys("k0"), PlaceId(gate))
+    net.send(below, "k0", source="d0")
+    net.settle()
+    m = Migration(MigrationId("m"), OP, keys("k0"), PlaceId(gate), PlaceId(below), below, "live", gate, root)
+    net.running[m.id] = m
+    net.begin(m)
+    net.settle(but={m.target})
+    assert net.rehome(site, below)
+    approaches = net.routers[gate].rehomings.new_branch.approaches
+    while not any(each.settling for each in approaches.values()):
+        assert net.stir_once(but={m.target})
+    last_mile = (root, gate)
+    net.send(below, "k0", source="d0")  # goes to both places; the old one is to emit what comes of it
+    net.settle(but={last_mile})
+    assert any(each.held for each in approaches.values())
+    net.send(below, "k0", source="d0")  # goes to the new place alone
+    net.settle(but={last_mile})
+    net.settle()
+    (results,) = net.lines.values()
+    in_order = [seq for seq, _ in results] == [0, 1, 2]
+    assert in_order == (fault is None)
+    assert net.statuses(m.id)[-1] == "done" and not net.open
+
+
 def moving_up(router: type[Router] = Router, target: int = 2) -> tuple[RehomingNet, Migration, list[SiteId]]:
     """s0 <- s1 <- s2 <- s3, and s4 beside s1: a key of s3 has been told to go to one of the sites above."""
     sites = [SiteId(f"s{i}") for i in range(5)]

@@ -171,7 +171,7 @@ PATCHES: dict[str, Callable[[pytest.MonkeyPatch], None]] = {
     "a device without its last rows": device_that_forgets_its_last_rows,
 }
 LIKELY = {  # where each was found first
-    "a snapshot without the marks of hosts": 74,
+    "a snapshot without the marks of hosts": 221,
     "a snapshot without the marks of links": 4,
     "one mark for several groups": 17,
     "marks of another group": 18,

@@ -45,6 +45,7 @@ from peregrine.core.reconfigure import Move, Plan, even_chunks, in_chunks, sidew
 from peregrine.errors import ConfigurationError, OverlapError, PeregrineError, PlanError, UnknownName
 from peregrine.sim.operators import Clean, Ledger
 from peregrine.types import MigrationId, OpId, PlaceId, SiteId
+from rehoming_faults import PATCHES
 
 CLEAN, WINDOWS = OpId("app/clean"), OpId("app/windows")
 SPECS = {
@@ -266,6 +267,36 @@ def test_the_anchor_is_the_lower_end() -> None:
     above = up("car2", anchor=CLOUD)
     effects = c.step(Submit(plan(up("car1"), down, across, above)))
     assert [site for site, _, _ in told(effects)] == [EDGE1, EDGE1, EDGE2, CLOUD]
+
+
+@pytest.mark.parametrize("fault", [None, "the old place decides the order although rows come from above"])
+def test_the_lower_end_decides_no_order_of_rows_that_come_from_above(
+    fault: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is on its way down when the keys move up would come back behind rows that D has taken."""
+    if fault is not None:
+        PATCHES[fault](monkeypatch)
+    specs = {OP: spec(), sink().op: sink()}
+    placement = Placement(tree(), specs)
+    placement.move(OP, keys("car1"), AT_CLOUD, AT_EDGE1)
+    c = Coordinator(placement, specs, lambda op, key_set: [("s", REGION)])  # edge1 was above it once
+    (begin,) = c.step(Submit(plan(Move(OP, keys("car1"), AT_EDGE1, AT_REGION))))
+    assert isinstance(begin, ToRouter) and isinstance(begin.command, Begin)
+    assert (begin.site == REGION) == (fault is None)
+    found = [landed_by_chance(begin.command, random.Random(seed)) for seed in range(50)]
+    assert all(seqs == [*range(20)] for seqs in found) == (fault is None)
+
+
+def landed_by_chance(begin: Begin, rng: random.Random) -> list[int]:
+    net = Net(owners=[(keys("car1"), AT_EDGE1)])
+    net.begin(begin.migration)
+    for _ in range(20):
+        net.send(REGION, "car1")
+        for _ in range(rng.randrange(6)):
+            net.stir(rng)
+    net.settle()
+    (line,) = net.lines.values()
+    return [seq for seq, _ in line]
 
 
 def test_the_placement_changes_with_the_report_that_it_is_done() -> None:
