@@ -4,6 +4,8 @@ And what protects a run from the network is needed: without it, the simulator fi
 protects the order alone is easier to find without time: `test_rehoming_net.py`.)
 """
 
+from dataclasses import replace
+
 import pytest
 
 from by_pickle import ByPickle
@@ -99,10 +101,13 @@ def test_the_simulator_finds_a_manager_that_lets(fault: str, monkeypatch: pytest
     """Keys that are not above their producers are so for a moment only, if somebody looks after them; and it takes a
     change that waits for a lost link.
     """
-    PATCHES[fault](monkeypatch)
     monkeypatch.setattr(Network, "go_round", lambda *_: False)
     monkeypatch.setattr(Mending, "look", lambda mending: {})
-    assert any(goes_wrong(seed, Doubles(), but=ABOVE) for seed in range(SEEDS))
+    assert not goes_wrong(6, Doubles(), but=ABOVE, chance=1000)
+    PATCHES[fault](monkeypatch)
+    assert goes_wrong(6, Doubles(), but=ABOVE, chance=1000) or any(
+        goes_wrong(seed, Doubles(), but=ABOVE) for seed in range(SEEDS)
+    )
 
 
 def test_the_simulator_finds_a_planner_that_does_not_keep_away_from_who_is_late(
@@ -122,8 +127,10 @@ def test_the_simulator_finds_a_planner_that_does_not_look_at_what_others_have_mo
     assert {violation.rule for violation in found} == {ABOVE}
 
 
-def goes_wrong(seed: int, doubles: Doubles, but: str = "") -> bool:
+def goes_wrong(seed: int, doubles: Doubles, but: str = "", chance: int | None = None) -> bool:
+    """`chance`: what this seed draws, in the world of another: other delays, and other points at which things fail."""
     scenario = draw(seed, OPTIONS)
+    scenario = scenario if chance is None else replace(scenario, seed=chance)
     try:
         found = check(Simulation(scenario, doubles).run(), Simulation(scenario.reference()).run())
         return any(violation.rule != but for violation in found)
