@@ -124,6 +124,47 @@ def test_outputs_wait_for_the_word_that_closes_their_gate_where_a_new_branch_hol
     assert net.statuses(m.id)[-1] == "done" and not net.open
 
 
+@pytest.mark.parametrize("way", ["from the site", "from its old parent"])
+def test_rows_of_a_site_that_has_left_stay_ahead_of_those_that_it_sends_by_another_way(way: str) -> None:
+    """A source of which the manager has not heard does not keep its site from leaving."""
+    net, (root, old, new, site) = leaf()
+    broken = {(site, old) if way == "from the site" else (old, root)}
+    net.send(site, "k0", source="d0")
+    net.settle(but=broken)
+    net.leave(site)
+    net.send(site, "k0", source="d0")
+    net.settle(but=broken)
+    net.join(site, new)
+    net.send(site, "k0", source="d0")
+    net.settle(but=broken)
+    net.settle()
+    assert not net.open and net.leftovers() == []
+    (results,) = net.lines.values()
+    assert [seq for seq, _ in results] == [0, 1, 2]
+    assert [net.routers[each].ways.below.get(site) for each in (root, old, new)] == [new, None, site]
+
+
+def test_a_site_that_had_nothing_to_say_comes_back_although_its_old_way_is_broken() -> None:
+    net, (_, old, new, site) = leaf()
+    broken = {(site, old)}
+    for come, go in ((None, old), (new, None)):
+        net.leave(site) if come is None else net.join(site, come)
+        net.settle(but=broken)
+        assert not net.open, go
+    net.send(site, "k0", source="d0")
+    net.settle(but=broken)
+    assert [len(results) for results in net.lines.values()] == [1]
+
+
+def leaf() -> tuple[RehomingNet, tuple[SiteId, SiteId, SiteId, SiteId]]:
+    """Two sites below the root, and one below the first of them."""
+    root, old, new, site = sites = (SiteId("s0"), SiteId("s1"), SiteId("s2"), SiteId("s3"))
+    parents = {old: (root, Link(1.0)), new: (root, Link(1.0)), site: (old, Link(1.0))}
+    net = RehomingNet(Random(1), Topology.tree(root, parents), {"d0": (site, ["k0"])})
+    net.own(keys("k0"), PlaceId(root))
+    return net, sites
+
+
 def moving_up(router: type[Router] = Router, target: int = 2) -> tuple[RehomingNet, Migration, list[SiteId]]:
     """s0 <- s1 <- s2 <- s3, and s4 beside s1: a key of s3 has been told to go to one of the sites above."""
     sites = [SiteId(f"s{i}") for i in range(5)]

@@ -262,13 +262,16 @@ class Redeploying:
 
     def introductions(self, rehoming: Rehoming) -> list[Introduction]:
         """The site and its parent to be; and those on its ways who have lost each other meanwhile, because nobody there
-        can go elsewhere before it is over.
+        can go elsewhere before it is over. A site that comes back waits for what it had told its last parent.
         """
         site, source, target = rehoming.site, rehoming.source, rehoming.target
         if target is None:
             return []
         planning, topology = self._planning, self._placement.topology
         found = [Introduction(site, target, planning.link(site, target), planning.detour(site, target))]
+        left = self.rehomer.left.get(site) if source is None else None
+        if left is not None and left != target and (by := planning.detour(site, left)) is not None:
+            found.append(Introduction(site, left, by[1], by))
         for near, far in pairwise(topology.path(source, target)) if source is not None else ():
             lower, upper = (near, far) if topology.parent(near) == far else (far, near)
             if (by := planning.detour(lower, upper)) is not None:

@@ -37,6 +37,8 @@ class Rehomings:
         self.fence = Fence(router)
         self.new_branch = NewBranch(router)
         self._joined: dict[SiteId, int] = {}  # sites that have come by here -> the last rehoming that brought them
+        self._left: dict[SiteId, int] = {}  # at the root: sites whose word has come that they leave -> in which rehoming
+        self._waiting: dict[SiteId, Join] = {}  # at the root: sites that are back ahead of that word
         self._over: OrderedDict[MigrationId, None] = OrderedDict()  # the word of whose gates has passed here
 
     # --- what arrives ---
@@ -106,7 +108,7 @@ class Rehomings:
         if rehoming.source is None:  # nothing was ever sent to it or by it
             router.ways.below.update(dict.fromkeys(join.sites, via))
             if join.dest == router.site:
-                router.to_neighbour(via, Word(Said.SETTLED, rehoming))
+                self._let_in(join)
             else:
                 router.up(join)
         elif join.dest != router.site:
@@ -114,15 +116,29 @@ class Rehomings:
         else:
             self.fence.turn(join, via)
 
+    def _let_in(self, join: Join) -> None:
+        """It keeps what wants to go up from it until then: that would overtake what it had sent before it left."""
+        site = join.rehoming.site
+        if self._left.get(site, 0) < join.left:
+            self._waiting[site] = join
+        else:
+            self._router.send(Word(Said.SETTLED, join.rehoming), site)
+
     def _on_leave(self, word: Word, via: SiteId | None) -> None:
-        """It may have come back by another way meanwhile, alone or below another that has moved: that is what holds."""
+        """It may have come back by another way meanwhile, alone or below another that has moved: that is what holds.
+        The word goes on to the root in any case, behind all that its site had sent.
+        """
         ways, rehoming = self._router.ways, word.rehoming
-        if rehoming.number < self._joined.get(rehoming.site, 0):
+        if self.old_branch.waits(word, via):
             return
-        if via is not None and ways.below.get(rehoming.site) == via:
-            del ways.below[rehoming.site]
-            if ways.parent is not None:
-                self._router.up(word)
+        if rehoming.number >= self._joined.get(rehoming.site, 0):
+            ways.below.pop(rehoming.site, None)
+        if not ways.is_root:
+            self._router.up(word)
+            return
+        self._left[rehoming.site] = rehoming.number
+        if (join := self._waiting.pop(rehoming.site, None)) is not None:
+            self._let_in(join)
 
     # --- where things go meanwhile ---
 
@@ -254,6 +270,7 @@ class Rehomings:
     def leftovers(self) -> list[str]:
         home, old_branch = self.home, self.old_branch
         left = [f"{home.leaving.rehoming} is open"] if home.leaving is not None else []
+        left += [f"{each.rehoming}: what was sent before has not come" for each in self._waiting.values()]
         left += [f"{len(home.homeless)} items have no way up"] if home.homeless else []
         left += [f"{each.rehoming}: nothing was handed back" for each in old_branch.departures.values()]
         for turn in self.fence.turns.values():
