@@ -313,7 +313,9 @@ class RehomingNet(Net):
         self.step(site, Rehome(rehoming, (), ()))
 
 
-def run(seed: int, router: type[Router] = Router, most_steps: int = 100_000, wide: bool = False, going: int = 0) -> list[str]:
+def run(
+    seed: int, router: type[Router] = Router, most_steps: int = 100_000, wide: bool = False, going: int = 0
+) -> list[str]:
     """What went wrong, if anything. `going`: so often sites leave, and come back elsewhere."""
     return play(seed, router, most_steps, wide, going)[1]
 

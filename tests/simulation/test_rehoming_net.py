@@ -144,16 +144,13 @@ def test_rows_of_a_site_that_has_left_stay_ahead_of_those_that_it_sends_by_anoth
     assert [net.routers[each].ways.below.get(site) for each in (root, old, new)] == [new, None, site]
 
 
-def test_a_site_that_had_nothing_to_say_comes_back_although_its_old_way_is_broken() -> None:
-    net, (_, old, new, site) = leaf()
-    broken = {(site, old)}
-    for come, go in ((None, old), (new, None)):
-        net.leave(site) if come is None else net.join(site, come)
-        net.settle(but=broken)
-        assert not net.open, go
-    net.send(site, "k0", source="d0")
-    net.settle(but=broken)
-    assert [len(results) for results in net.lines.values()] == [1]
+@pytest.mark.parametrize("start", range(0, 60, 20))
+def test_rows_land_once_and_in_order_while_sites_leave_and_come_back(start: int) -> None:
+    assert {seed: wrong for seed in range(start, start + 20) if (wrong := run(seed, going=6))} == {}
+
+
+def test_it_goes_wrong_if_who_comes_back_is_let_in_at_once() -> None:
+    assert any(goes_wrong(seed, ROUTERS["who comes back is let in at once"], going=6) for seed in (14, *range(200)))
 
 
 def leaf() -> tuple[RehomingNet, tuple[SiteId, SiteId, SiteId, SiteId]]:
@@ -226,8 +223,8 @@ def test_it_goes_wrong_if_fenced_markers_teach_who_has_one_of_their_places() -> 
     assert goes_wrong(3421, ROUTERS["fenced markers teach all"], wide=True)
 
 
-def goes_wrong(seed: int, router: type[Router], wide: bool = False) -> bool:
+def goes_wrong(seed: int, router: type[Router], wide: bool = False, going: int = 0) -> bool:
     try:
-        return run(seed, router, most_steps=20_000, wide=wide) != []
+        return run(seed, router, most_steps=20_000, wide=wide, going=going) != []
     except (AssertionError, KeyError):
         return True

@@ -26,7 +26,7 @@ from peregrine.core.rehoming import Rehoming
 from peregrine.core.topology import Link
 from peregrine.core.waves import Rehomer, Waves
 from peregrine.errors import ConfigurationError, OverlapError, PlanError
-from peregrine.types import SiteId
+from peregrine.types import SiteId, SourceId
 
 RETRY_MS = 1000
 PATIENCE_MS = 10_000
@@ -113,6 +113,7 @@ class Redeploying:
         self._patience_ms = patience_ms
         self.current: Running | None = None
         self.rehomer = Rehomer(coordinator, planning)
+        self._away: dict[SourceId, SiteId] = {}  # sources at sites that are not in the tree
         self._stirred = False  # something has happened since it was last planned
         self._retry_at_ms = 0
         self._effects: list[RedeployingEffect] = []
@@ -140,11 +141,11 @@ class Redeploying:
             case PlanEnded():
                 self._on_ended(event)
             case Attached(_, source, gone=True):
+                self._away.pop(source, None)
                 self._planning.detached(source)
                 self._stirred = True
             case Attached(site, source):
-                if site in self._placement.topology and self._planning.attached(source, site):
-                    self._stirred = True
+                self._hear_of(source, site)
             case Tick(now_ms):
                 self._on_tick(now_ms)
         return self._effects
@@ -197,6 +198,19 @@ class Redeploying:
         planned = now.waves.remaining() if now is not None and now.step is not Step.BACK else ()
         coming = (*planned, *self.rehomer.remaining(late=True))
         self._coordinator.closing = frozenset(each.site for each in coming if each.target is None)
+
+    def _hear_of(self, source: SourceId, site: SiteId) -> None:
+        """It plans for a source when the site is in the tree, and not about to leave: it may come back."""
+        self._away.pop(source, None)
+        if site not in self._placement.topology or site in self._coordinator.closing:
+            self._away[source] = site
+        elif self._planning.attached(source, site):
+            self._stirred = True
+
+    def _hear_again(self) -> None:
+        """Sites have come, or stay after all."""
+        for source, site in list(self._away.items()):
+            self._hear_of(source, site)
 
     # --- carrying it out ---
 
@@ -252,6 +266,7 @@ class Redeploying:
             return
         waves, effects = found
         self._effects += effects
+        self._hear_again()
         if self.current is not None and waves is self.current.waves:
             self.current.still_since_ms = None
         self._go_on()
@@ -354,4 +369,5 @@ class Redeploying:
                 tuple(now.waves.remaining()) if now.waves.late else (),
             )
         )
+        self._hear_again()
         self._stirred = True  # for what came meanwhile, and what was put off

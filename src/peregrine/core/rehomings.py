@@ -37,8 +37,10 @@ class Rehomings:
         self.fence = Fence(router)
         self.new_branch = NewBranch(router)
         self._joined: dict[SiteId, int] = {}  # sites that have come by here -> the last rehoming that brought them
-        self._left: dict[SiteId, int] = {}  # at the root: sites whose word has come that they leave -> in which rehoming
-        self._waiting: dict[SiteId, Join] = {}  # at the root: sites that are back ahead of that word
+        self._left: dict[
+            SiteId, int
+        ] = {}  # at the root: sites whose LEAVE has come -> in which rehoming
+        self._waiting: dict[SiteId, Join] = {}  # at the root: sites that are back ahead of it
         self._over: OrderedDict[MigrationId, None] = OrderedDict()  # the word of whose gates has passed here
 
     # --- what arrives ---
@@ -122,7 +124,7 @@ class Rehomings:
         if self._left.get(site, 0) < join.left:
             self._waiting[site] = join
         else:
-            self._router.send(Word(Said.SETTLED, join.rehoming), site)
+            self._forward(Word(Said.SETTLED, join.rehoming), None)
 
     def _on_leave(self, word: Word, via: SiteId | None) -> None:
         """It may have come back by another way meanwhile, alone or below another that has moved: that is what holds.
