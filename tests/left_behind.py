@@ -9,6 +9,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import suppress
+from multiprocessing import resource_tracker
 from pathlib import Path
 
 PATIENCE_S = 20.0  # the last processes may just be ending
@@ -36,8 +37,11 @@ def look(ours: Path, patience_s: float = PATIENCE_S) -> list[str]:
 def processes(ours: Path) -> Iterator[tuple[int, str]]:
     """Those that were started with this TMPDIR, and those below: their environment is as it was at their start."""
     wanted = f"TMPDIR={ours}".encode()
+    own = getattr(resource_tracker._resource_tracker, "_pid", None)  # of this process: ends with it
     for entry in Path("/proc").iterdir() if Path("/proc").is_dir() else ():
         if entry.name.isdecimal() and int(entry.name) != os.getpid():
             with suppress(OSError):  # it has just ended, or is somebody else's
                 if wanted in (entry / "environ").read_bytes().split(b"\0"):
-                    yield int(entry.name), (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode()[:200]
+                    command = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode()
+                    if int(entry.name) != own:
+                        yield int(entry.name), command[:200]

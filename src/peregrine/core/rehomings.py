@@ -37,9 +37,7 @@ class Rehomings:
         self.fence = Fence(router)
         self.new_branch = NewBranch(router)
         self._joined: dict[SiteId, int] = {}  # sites that have come by here -> the last rehoming that brought them
-        self._left: dict[
-            SiteId, int
-        ] = {}  # at the root: sites whose LEAVE has come -> in which rehoming
+        self._left: dict[SiteId, int] = {}  # at the root: sites whose LEAVE has come -> in which rehoming
         self._waiting: dict[SiteId, Join] = {}  # at the root: sites that are back ahead of it
         self._over: OrderedDict[MigrationId, None] = OrderedDict()  # the word of whose gates has passed here
 
