@@ -37,7 +37,7 @@ class Home:
         self.leaving: Leaving | None = None
         self.homeless: list[Item] = []  # what wants to go up from a site that is not in the tree (yet, or any more)
         self._left: dict[SiteId, int] = {}  # parents that it left for none, and the session that was not ended
-        self._last_left = 0  # the rehoming by which it did so last
+        self._last_left: Rehoming | None = None  # by which it did so last
 
     def begin(self, command: Rehome, over: Container[MigrationId]) -> None:
         """A command that is repeated only gets an answer. `over`: the word of whose gates has passed here."""
@@ -58,7 +58,7 @@ class Home:
             router.up(Word(Said.LEAVE, rehoming))
             if ways.parent is not None:
                 self._left[ways.parent] = router.intake.session(ways.parent)
-            ways.parent, self._last_left = None, rehoming.number
+            ways.parent, self._last_left = None, rehoming
             ways.below.clear()  # they have left before it
             router.rehomed(rehoming.number)
             return
@@ -74,7 +74,7 @@ class Home:
             router.intake.begin_session(rehoming.target, rehoming.number)
         gates = tuple(m for m in command.gates if m.id not in over)
         sites = (router.site, *ways.below)
-        left = self._last_left if rehoming.source is None else 0
+        left = self._last_left if rehoming.source is None else None
         router.to_neighbour(rehoming.target, Join(rehoming, mark, sites, self._claims(), gates, left))
         self.leaving = Leaving(rehoming, hand_back, fencing=rehoming.source is not None)
 

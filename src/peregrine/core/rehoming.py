@@ -41,7 +41,7 @@ class Join:
     sites: tuple[SiteId, ...]  # C, and all below it
     keys: Claims
     gates: tuple[Migration, ...] = ()  # that run into C's subtree, and whose gate has not opened yet
-    left: int = 0  # from nowhere: the rehoming by which it left, if it has been here before
+    left: Rehoming | None = None  # from nowhere: by which it left, if it has been here before
 
     @property
     def dest(self) -> SiteId:

@@ -117,9 +117,12 @@ class Rehomings:
             self.fence.turn(join, via)
 
     def _let_in(self, join: Join) -> None:
-        """It keeps what wants to go up from it until then: that would overtake what it had sent before it left."""
-        site = join.rehoming.site
-        if self._left.get(site, 0) < join.left:
+        """It keeps what wants to go up from it until then: that would overtake what it had sent before it left. Nobody
+        waits for an old parent that has left as well, and may never come back.
+        """
+        site, left, ways = join.rehoming.site, join.left, self._router.ways
+        waits = left is not None and self._left.get(site, 0) < left.number
+        if waits and left is not None and left.source is not None and ways.has(left.source):
             self._waiting[site] = join
         else:
             self._forward(Word(Said.SETTLED, join.rehoming), None)
@@ -137,7 +140,8 @@ class Rehomings:
             self._router.up(word)
             return
         self._left[rehoming.site] = rehoming.number
-        if (join := self._waiting.pop(rehoming.site, None)) is not None:
+        waiting, self._waiting = self._waiting, {}
+        for join in waiting.values():
             self._let_in(join)
 
     # --- where things go meanwhile ---
