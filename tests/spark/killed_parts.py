@@ -12,6 +12,7 @@ from peregrine.errors import TransportError
 from peregrine.spark.query import running_jvm
 
 ROWS = 10
+PATIENCE_S = 180.0
 
 
 def averages() -> App:
@@ -37,6 +38,14 @@ def settle(running: Running) -> None:
             time.sleep(0.1)
 
 
+def results(running: Running, wanted: int) -> int:
+    """`settle` may return while Spark is on its way back."""
+    deadline_s = time.monotonic() + PATIENCE_S
+    while (found := len(running.records("averages"))) < wanted and time.monotonic() < deadline_s:
+        time.sleep(0.1)
+    return found
+
+
 if __name__ == "__main__":
     with run(averages()) as running:
         probe = running.device("probe", "cloud")
@@ -48,4 +57,4 @@ if __name__ == "__main__":
         for value in range(ROWS):
             probe.send("readings", sensor=value % 2, value=value)
         settle(running)
-        print(len(running.records("averages")))
+        print(results(running, 3 * ROWS))

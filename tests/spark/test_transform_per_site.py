@@ -51,9 +51,11 @@ def test_an_operator_moves_between_applications_comes_back_with_one_that_died_an
         sent[0] += send_more(running, sent[0], 30)
         settle(running)
         check_frames(running, list(range(sent[0])))
-        until(lambda: len(incidents()) == 4)
-        for what in ("host edge1", "transform edge1/objects"):  # each is seen to by a thread of its own
-            assert [status for of, status in incidents() if of == what] == ["failed", "restarted"]
+        parts = ("host edge1", "transform edge1/objects")  # each is seen to by a thread of its own
+        until(lambda: {(what, "restarted") for what in parts} <= set(incidents()))
+        for what in parts:  # on a busy machine it may take more than one try
+            *failed, last = [status for of, status in incidents() if of == what]
+            assert {*failed} == {"failed"} and last == "restarted"
         assert incidents()[0][0] == "host edge1"
 
         there = running.transforms.queries[PlaceId("edge1/objects")]
