@@ -202,7 +202,8 @@ class Redeploying:
     def _hear_of(self, source: SourceId, site: SiteId) -> None:
         """It plans for a source when the site is in the tree, and not about to leave: it may come back."""
         self._away.pop(source, None)
-        if site not in self._placement.topology or site in self._coordinator.closing:
+        returning = self.current is not None and self.current.step is Step.BACK  # the planner has not taken it back yet
+        if site not in self._placement.topology or site in self._coordinator.closing or returning:
             self._away[source] = site
         elif self._planning.attached(source, site):
             self._stirred = True
@@ -285,7 +286,7 @@ class Redeploying:
         planning, topology = self._planning, self._placement.topology
         found = [Introduction(site, target, planning.link(site, target), planning.detour(site, target))]
         left = self.rehomer.left.get(site) if source is None else None
-        if left is not None and left != target and (by := planning.detour(site, left)) is not None:
+        if left is not None and left in topology and left != target and (by := planning.detour(site, left)) is not None:
             found.append(Introduction(site, left, by[1], by))
         for near, far in pairwise(topology.path(source, target)) if source is not None else ():
             lower, upper = (near, far) if topology.parent(near) == far else (far, near)

@@ -139,7 +139,7 @@ class Rehomings:
         if not ways.is_root:
             self._router.up(word)
             return
-        self._left[rehoming.site] = rehoming.number
+        self._left[rehoming.site] = max(rehoming.number, self._left.get(rehoming.site, 0))  # words may overtake
         waiting, self._waiting = self._waiting, {}
         for join in waiting.values():
             self._let_in(join)
