@@ -17,7 +17,8 @@ from peregrine.core.reconfigure import Move, Plan
 from peregrine.core.redeploying import Redeployed, TopologyChanged
 from peregrine.core.topology import Link, Topology
 from peregrine.core.validity import AttachedProducers, Feeds
-from peregrine.errors import PlanError, StorageError, UnknownName
+from peregrine.errors import PlanError, ProtocolError, StorageError, UnknownName
+from peregrine.net import snapshots
 from peregrine.plan.redeploy.events import SiteMoved, SiteRemoved
 from peregrine.plan.redeploy.planning import planning_of
 from peregrine.types import MigrationId, OpId, PlaceId, SiteId, SourceId
@@ -209,3 +210,18 @@ def test_nothing_is_done_that_could_not_be_written(tmp_path: Path) -> None:
     with pytest.raises(StorageError):
         manager.step(Submit(plan("p", CAR0, AT_CLOUD, AT_EDGE1)))
     assert not manager.machine.coordinator.knows("p")
+
+
+def test_a_snapshot_that_cannot_be_written_stops_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(machine: object) -> bytes:
+        raise ProtocolError("it holds something without a name", "name it")
+
+    monkeypatch.setattr(durable_manager, "SNAPSHOT_BYTES", 1)
+    monkeypatch.setattr(snapshots.snapshot, "encode", refuse)
+    told, manager = story_told(tmp_path / "manager", die_after_each=False)
+    manager.close()
+    monkeypatch.undo()
+    assert told == story_told(tmp_path / "other", die_after_each=False)[0]
+    again = DurableManager(tmp_path / "manager", make)
+    assert again.ended("down") is not None
+    again.close()

@@ -14,7 +14,7 @@ from peregrine.core.messages import Append, Committed, Effect, FromSource, Rehom
 from peregrine.core.rehoming import Fenced, Rehoming
 from peregrine.core.rows import UNCHAINED, Row, Rows, batch_of
 from peregrine.core.topology import Link, Topology
-from peregrine.errors import Busy, CorruptLog, DiskFull, StorageError, Unreachable
+from peregrine.errors import Busy, CorruptLog, DiskFull, ProtocolError, StorageError, Unreachable
 from peregrine.net import snapshots
 from peregrine.net.settings import RouterSettings
 from peregrine.net.stepper import Stepper
@@ -216,3 +216,16 @@ def test_what_is_left_for_the_next_one_is_in_the_journal_with_it(reopen: Open) -
     stepper.offer(rows(5, 5))
     assert stepper.machine.commits[AT_CLOUD] == 5
     assert reopen().machine.commits[AT_CLOUD] == 5
+
+
+def test_a_snapshot_that_cannot_be_written_stops_nothing(reopen: Open, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(machine: object) -> bytes:
+        raise ProtocolError("it holds something without a name", "name it")
+
+    stepper = reopen()
+    assert stepper.offer(rows(0, 5)) == 4
+    with monkeypatch.context() as patch:
+        patch.setattr(snapshots.snapshot, "encode", refuse)
+        stepper.ask(stepper.snapshot)
+    assert stepper.offer(rows(5, 5)) == 9
+    assert reopen().store.hosts[AT_CLOUD].end == 10

@@ -5,6 +5,7 @@ import pickle
 from functools import partial
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -100,3 +101,10 @@ def test_an_error_that_a_machine_keeps_comes_back(error: PeregrineError) -> None
     """Why a topology change was put off is in the manager's snapshot; a manager could not go on from it."""
     found = snapshot.decode(snapshot.encode(error))
     assert (type(found), found.what, found.remedy, str(found)) == (type(error), error.what, error.remedy, str(error))
+
+
+@pytest.mark.parametrize("thing", [..., NotImplemented, msgspec.UNSET])
+def test_what_the_reader_refuses_the_writer_refuses(thing: object) -> None:
+    """The journal behind a snapshot has been cut when it is read."""
+    with pytest.raises(ProtocolError):
+        snapshot.encode({"kept": thing})

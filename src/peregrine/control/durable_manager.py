@@ -8,12 +8,14 @@ What a record is and what follows from it is told in plan/manager_books.py. The 
 is on the disk before any effect of its step is performed. Who calls sees to it that only one thread does at a time.
 """
 
+import logging
 from collections.abc import Iterator
 from pathlib import Path
 
 from peregrine.core.coordinator import PlanEnded
 from peregrine.core.manager import Manager, ManagerEffect, ManagerEvent
 from peregrine.core.validity import FedKeys
+from peregrine.errors import ProtocolError
 from peregrine.log.record_log import Fsync, RecordLog
 from peregrine.net import snapshots
 from peregrine.net.directory_format import check_format
@@ -21,6 +23,7 @@ from peregrine.plan.manager_books import Books, Dwelling, Fed, Initial, Make, Pl
 from peregrine.types import SourceId
 
 SNAPSHOT_BYTES = 4 << 20
+log = logging.getLogger(__name__)
 
 
 class DurableManager:
@@ -74,10 +77,15 @@ class DurableManager:
         return effects
 
     def snapshot(self) -> None:
+        """One that cannot be written is tried again later: the journal has everything."""
         position = self._journal.end
-        snapshots.save(self._directory, position, self._books, self._durable)
-        self._journal.truncate(position)
         self._journal_bytes = 0
+        try:
+            snapshots.save(self._directory, position, self._books, self._durable)
+        except ProtocolError as error:
+            log.error("manager: no snapshot: %s", error)
+            return
+        self._journal.truncate(position)
 
     def close(self) -> None:
         self._journal.close()

@@ -49,7 +49,10 @@ class _Writer(pickle.Pickler):
         reduce = _REDUCED.get(type(thing))
         if reduce is not None:
             return reduce(thing)
-        return _by_name(thing) if isinstance(thing, type) else NotImplemented
+        if isinstance(thing, type):
+            return _by_name(thing)
+        name_of(type(thing))  # what has none is refused
+        return NotImplemented
 
 
 class _Reader(pickle.Unpickler):

@@ -41,7 +41,7 @@ from peregrine.core.messages import (
 from peregrine.core.pressure import Hearing
 from peregrine.core.router import Router
 from peregrine.core.router_logs import Session, recover
-from peregrine.errors import DiskFull, PeregrineError, StorageError, Unreachable
+from peregrine.errors import DiskFull, PeregrineError, ProtocolError, StorageError, Unreachable
 from peregrine.net.protocol import News
 from peregrine.net.settings import RouterSettings
 from peregrine.net.store import Store
@@ -73,6 +73,7 @@ class Stepper:
         self.on_fetch: Callable[[], None] = lambda: None
         self.acked: Callable[[], dict[Session, int]] = dict  # what each neighbour has acknowledged
         self._handing_back: set[HandBack] = set()  # since the last tick
+        self._not_handed_back: set[HandBack] = set()  # which was told
         self._failed = failed
         self._tick_s = settings.tick_ms / 1000
         self._snapshot_bytes = int(settings.snapshot_mb * (1 << 20))
@@ -350,13 +351,23 @@ class Stepper:
             if wanted not in self._handing_back:
                 self._handing_back.add(wanted)
                 acked_seq = self.acked().get((wanted.neighbour, wanted.session), -1)
-                self.hand(self.store.handed_back(wanted, acked_seq))
+                try:
+                    self.hand(self.store.handed_back(wanted, acked_seq))
+                except ProtocolError as error:  # the neighbour is at fault, not this router: others go on
+                    if wanted not in self._not_handed_back:
+                        self._not_handed_back.add(wanted)
+                        log.error("site=%s neighbour=%s not handed back: %s", self.config.site, wanted.neighbour, error)
 
     def snapshot(self) -> None:
+        """One that cannot be written is tried again later: the journal has everything."""
         started_s = time.monotonic()
         position = self.store.journal.end
-        self.store.snapshot(self.machine, position, self.acked())
         self.journal_bytes = 0
+        try:
+            self.store.snapshot(self.machine, position, self.acked())
+        except ProtocolError as error:
+            log.error("site=%s no snapshot: %s", self.config.site, error)
+            return
         took_ms = (time.monotonic() - started_s) * 1000
         log.info("site=%s snapshot=%d took_ms=%.0f", self.config.site, position, took_ms)
 
