@@ -92,6 +92,7 @@ def forget_session(patience_s: float | None = None) -> None:
     if dead is not None:
         with suppress(*_DEAD):
             dead.shutdown()
+    if dead is not None and dead.proc is not None:  # else somebody else has started it
         dead.proc.stdin.close()
         try:
             dead.proc.wait(patience_s)

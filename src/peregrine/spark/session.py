@@ -107,17 +107,22 @@ def clear_up() -> None:
 
 def _parent() -> Path:
     """In memory, unless whoever runs this says where temporary files go."""
-    given = "TMPDIR" in os.environ or not os.access(_SHARED_MEMORY, os.W_OK)
-    return Path(tempfile.gettempdir()) if given else _SHARED_MEMORY
+    if "TMPDIR" in os.environ or not os.access(_SHARED_MEMORY, os.W_OK):
+        return Path(tempfile.gettempdir())
+    # Native libraries are unpacked there, and run: in a container they may not.
+    runs = not os.statvfs(_SHARED_MEMORY).f_flag & os.ST_NOEXEC
+    return _SHARED_MEMORY if runs else Path(tempfile.gettempdir())
 
 
 def _end() -> None:
     """Spark's process ends a moment after us if it is let: it must not write where nobody clears up any more."""
     from peregrine.spark.query import forget_session
 
-    forget_session(END_S)
-    if _scratch is not None:
-        _scratch.remove()
+    try:
+        forget_session(END_S)
+    finally:
+        if _scratch is not None:
+            _scratch.remove()
 
 
 @contextmanager
