@@ -17,7 +17,7 @@ from peregrine.core.migrate import Migration
 from peregrine.core.new_branch import NewBranch
 from peregrine.core.old_branch import OldBranch
 from peregrine.core.ports import Ports
-from peregrine.core.rehoming import Fenced, Join, Left, Message, Said, Word
+from peregrine.core.rehoming import Fenced, Left, Message, Word
 from peregrine.core.rehomings import Rehomings
 from peregrine.core.router import Router
 from peregrine.core.rows import Clock, Item, Marker, Rows
@@ -194,13 +194,6 @@ class GatesStandOpen(Rehomings):
         return False
 
 
-class LetInAtOnce(Rehomings):
-    """A site is in the tree again although what it had sent before it left is still on its way."""
-
-    def _let_in(self, join: Join) -> None:
-        self._forward(Word(Said.SETTLED, join.rehoming), None)
-
-
 class OldSessionGoesOn(Intake):
     """Items are taken from a neighbour to whom it was told what had been taken."""
 
@@ -264,7 +257,6 @@ ROUTERS: dict[str, type[Router]] = {
     "the old branch keeps the keys": router_with(OldBranchKeepsKeys),
     "keys are not announced": router_with(rehomings_with(home=KeysAreForgotten)),
     "outputs pass a gate whose word is held": router_with(GatesStandOpen),
-    "who comes back is let in at once": router_with(LetInAtOnce),
     "the old session goes on": router_with(intake=OldSessionGoesOn),
     "nobody stands in for a gate": router_with(legs=NobodyStandsIn),
 }

@@ -69,7 +69,9 @@ class RehomingNet(Net):
             case HandBack():
                 self.later.append(partial(self._hand_back, site, effect))
             case Rehomed(_, number):
-                self.tree = self._tree_after(self.open.pop(number))
+                rehoming = self.open.pop(number)
+                assert rehoming.target is not None
+                self.tree = self.tree.with_parent(rehoming.site, rehoming.target, Link(1.0))
             case _:
                 super()._perform(site, effect)
         for mid, m in list(self.running.items()):
@@ -77,14 +79,6 @@ class RehomingNet(Net):
                 del self.running[mid]
                 if "done" in self.statuses(mid):
                     self.owner.update((key, m.target) for key in KEYS if key in m.keys)
-
-    def _tree_after(self, rehoming: Rehoming, tree: Topology | None = None) -> Topology:
-        tree, site, target = tree or self.tree, rehoming.site, rehoming.target
-        if target is None:
-            return tree.without_site(site)
-        if rehoming.source is None:
-            return tree.with_site(site, target, Link(1.0))
-        return tree.with_parent(site, target, Link(1.0))
 
     def _hand_back(self, site: SiteId, wanted: HandBack) -> None:
         session = self.sessions.setdefault((site, wanted.neighbour, wanted.session), Session())
@@ -142,8 +136,7 @@ class RehomingNet(Net):
         """From where they are to anywhere, unless they are moving."""
         rng = self.rng
         busy = {key for m in self.running.values() for key in KEYS if key in m.keys}
-        outside = {key for at, theirs in self.sources.values() if at not in self.tree for key in theirs}
-        free = [key for key in KEYS if key not in busy and key not in outside]
+        free = [key for key in KEYS if key not in busy]
         if not free:
             return
         source = self.owner[rng.choice(free)]
@@ -161,7 +154,8 @@ class RehomingNet(Net):
             return
         later = self.tree
         for rehoming in self.open.values():
-            later = self._tree_after(rehoming, later)
+            assert rehoming.target is not None
+            later = later.with_parent(rehoming.site, rehoming.target, Link(1.0))
         mid = MigrationId(f"m{len(self.journals[CLOUD])}-{rng.random()}")
         gate = self.tree.lca(SiteId(source), SiteId(target))
         mechanism = rng.choice(OTHERS) if self.wide and rng.random() < 0.3 else "live"
@@ -223,7 +217,7 @@ class RehomingNet(Net):
         return m.id in self.stood_in and self._below(site, m.target) != self._below(site, PlaceId(m.gate))
 
     def _crosses(self, rehoming: Rehoming, source: PlaceId, target: PlaceId) -> bool:
-        return rehoming.site in self.tree and self._below(rehoming.site, source) != self._below(rehoming.site, target)
+        return self._below(rehoming.site, source) != self._below(rehoming.site, target)
 
     def _below(self, site: SiteId, place: PlaceId) -> bool:
         return self.tree.is_at_or_above(site, SiteId(place))
@@ -265,63 +259,14 @@ class RehomingNet(Net):
         self.step(site, Rehome(rehoming, tuple(into), tree.below(site)))
         return True
 
-    def come_or_go(self) -> bool:
-        """A site without keys leaves, or one that has left joins elsewhere. Nobody hears of sources there meanwhile."""
-        rng, tree = self.rng, self.tree
-        coming = [site for site in self.routers if site not in tree]
-        ends = {SiteId(end) for m in self.running.values() for end in (m.source, m.target, m.gate)}
-        busy = ends | {SiteId(owner) for owner in self.owner.values()}
-        moving = [key for m in self.running.values() for key in KEYS if key in m.keys]
-        busy |= {at for at, theirs in self.sources.values() if not set(theirs).isdisjoint(moving)}
-        going = [site for site in tree.sites[1:] if not tree.children(site) and site not in busy]
-        if self.open or not (coming or going):
-            return False
-        site = rng.choice(coming or going)
-        if (parent := tree.parent(site) if site in tree else None) is not None:
-            self._break(site, parent)
-            self.leave(site)
-            return True
-        target = rng.choice(tree.sites)
-        if any(self._disturbed(m, tree.with_site(site, target, Link(1.0))) for m in self.running.values()):
-            return False
-        self._mend(site, rng.choice((target, None)))
-        self.join(site, target)
-        return True
 
-    def all_in(self) -> None:
-        """At the end everybody can be reached."""
-        self._mend()
-        for site in self.routers:
-            if site not in self.tree and not any(each.site == site for each in self.open.values()):
-                self.join(site, CLOUD)
-
-    def _mend(self, site: SiteId | None = None, far: SiteId | None = None) -> None:
-        """Links, of this site, to this one; None: of all, to all."""
-        for (a, b, _), session in self.sessions.items():
-            session.cut &= site not in (a, b, None) or far not in (a, b, None)
-
-    def leave(self, site: SiteId) -> None:
-        """A site that has no keys, and of whose sources the manager has not heard."""
-        self._come_or_go(site, self.tree.parent(site), None)
-
-    def join(self, site: SiteId, target: SiteId) -> None:
-        self._come_or_go(site, None, target)
-
-    def _come_or_go(self, site: SiteId, source: SiteId | None, target: SiteId | None) -> None:
-        self.numbers += 1
-        rehoming = self.open[self.numbers] = Rehoming(site, source, target, CLOUD, self.numbers)
-        self.step(site, Rehome(rehoming, (), ()))
-
-
-def run(
-    seed: int, router: type[Router] = Router, most_steps: int = 100_000, wide: bool = False, going: int = 0
-) -> list[str]:
-    """What went wrong, if anything. `going`: so often sites leave, and come back elsewhere."""
-    return play(seed, router, most_steps, wide, going)[1]
+def run(seed: int, router: type[Router] = Router, most_steps: int = 100_000, wide: bool = False) -> list[str]:
+    """What went wrong, if anything."""
+    return play(seed, router, most_steps, wide)[1]
 
 
 def play(
-    seed: int, router: type[Router] = Router, most_steps: int = 100_000, wide: bool = False, going: int = 0
+    seed: int, router: type[Router] = Router, most_steps: int = 100_000, wide: bool = False
 ) -> tuple[RehomingNet, list[str]]:
     rng = Random(seed)
     names = [SiteId(f"s{i}") for i in range(9)]
@@ -329,7 +274,7 @@ def play(
     sources = {f"d{i}": (rng.choice(names), rng.sample(KEYS, 2)) for i in range(3)}
     net = RehomingNet(rng, Topology.tree(CLOUD, parents), sources, router, wide)
     sent: dict[str, int] = {}
-    left, comes = 4, going
+    left = 4
     for _ in range(500):
         choice = rng.random()
         if choice < 0.12:
@@ -343,12 +288,8 @@ def play(
             left -= net.rehome_something()
         elif choice < 0.215:
             net.abort_something()
-        elif choice < 0.235 and comes:
-            comes -= net.come_or_go()
         else:
             net.stir_once()
-    if going:
-        net.all_in()
     for _ in range(most_steps):
         if not net.stir_once():
             break

@@ -49,7 +49,7 @@ def test_fixed_seeds_have_no_violation(start: int) -> None:
 
 @pytest.mark.parametrize(
     "seed",
-    [9024, 9030, 50079, 51478, 51951, 61846, 100352, 3000572, 9100064, 9201123, 81200274, 81201534, 951000115],
+    [9024, 9030, 50079, 51478, 51951, 61846, 100352, 3000572, 9100064, 9201123, 81200274, 81201534],
 )
 def test_seeds_that_once_found_something_have_no_violation(seed: int) -> None:
     without_violation(range(seed, seed + 1))

@@ -4,7 +4,7 @@ from managed_railway import CLOUD, COUNT, EDGE1, EDGE2, OTHER, TRAIN, K, Railway
 from peregrine.core.attachments import Attachments
 from peregrine.core.coordinator import Status, Submit, ToRouter
 from peregrine.core.manager import Manager, ManagerEffect
-from peregrine.core.messages import Attached, Rehome, Rehomed, Report
+from peregrine.core.messages import Attached, Rehomed, Report
 from peregrine.core.placement import Placement
 from peregrine.core.reconfigure import Move, Plan
 from peregrine.core.redeploying import PutOff, TopologyChanged
@@ -73,33 +73,6 @@ def test_a_train_leaves_when_its_source_was_dismissed() -> None:
     railway.step(Attached(TRAIN, SourceId("s"), 1, 0))  # said again, by somebody who does not know yet
     assert wanted(railway.obey(railway.tick())) == ["train: edge1 -> None", "done"]
     assert TRAIN not in railway.topology
-
-
-def test_a_source_that_was_heard_of_while_its_site_was_not_in_the_tree_is_planned_for_when_that_is_back() -> None:
-    railway = Railway()
-    railway.step(Attached(TRAIN, SourceId("s"), 1, 0, gone=True))
-    railway.tell(LinkRemoved(TRAIN, EDGE1, 1))
-    assert wanted(railway.obey(railway.tick())) == ["train: edge1 -> None", "done"]
-    railway.step(Attached(TRAIN, SourceId("s"), 2, 1))
-    railway.tell(LinkSet(TRAIN, EDGE2, Link(1.0), 2))
-    assert wanted(railway.obey(railway.tick()))[:2] == ["train: None -> edge2", "done"]
-    assert railway.planner.layout.feeding.site(SourceId("s")) == TRAIN
-
-
-def test_a_site_that_comes_back_reaches_its_last_parent_by_way_of_the_new_one() -> None:
-    """What it had told that one goes first."""
-    railway = Railway()
-    railway.step(Attached(TRAIN, SourceId("s"), 1, 0, gone=True))
-    railway.tell(LinkRemoved(TRAIN, EDGE1, 1))
-    assert wanted(railway.obey(railway.tick())) == ["train: edge1 -> None", "done"]
-    railway.tell(LinkSet(TRAIN, EDGE2, Link(1.0), 2))
-    (command,) = [effect for effect in railway.tick() if isinstance(effect, ToRouter)]
-    assert isinstance(command.command, Rehome) and railway.manager.redeploying is not None
-    made = railway.manager.redeploying.introductions(command.command.rehoming)
-    assert [(each.lower, each.upper, each.by and each.by[0]) for each in made] == [
-        (TRAIN, EDGE2, None),
-        (TRAIN, EDGE1, EDGE2),
-    ]
 
 
 def test_a_rehoming_is_asked_for_again_until_it_is_reported() -> None:

@@ -2,8 +2,7 @@
 
 The rule: C takes nothing more from P before it tells what it has of P. What P may lack goes first, with the numbers by
 which M finds repeats; all that follows goes to M's fence, until that has opened and nothing is missing that only the
-fence could judge. What wants to go up from a site that is not in the tree waits until the root has let it in: all that
-the site had sent before it left is through then.
+fence could judge. What wants to go up from a site that has no parent waits for one.
 """
 
 from collections.abc import Container
@@ -35,9 +34,8 @@ class Home:
         self._router = router
         self._number = 0  # of the last rehoming in which this site is C
         self.leaving: Leaving | None = None
-        self.homeless: list[Item] = []  # what wants to go up from a site that is not in the tree (yet, or any more)
+        self.homeless: list[Item] = []  # what wants to go up from a site that has no parent (yet, or any more)
         self._left: dict[SiteId, int] = {}  # parents that it left for none, and the session that was not ended
-        self._last_left: Rehoming | None = None  # by which it did so last
 
     def begin(self, command: Rehome, over: Container[MigrationId]) -> None:
         """A command that is repeated only gets an answer. `over`: the word of whose gates has passed here."""
@@ -58,7 +56,7 @@ class Home:
             router.up(Word(Said.LEAVE, rehoming))
             if ways.parent is not None:
                 self._left[ways.parent] = router.intake.session(ways.parent)
-            ways.parent, self._last_left = None, rehoming
+            ways.parent = None
             ways.below.clear()  # they have left before it
             router.rehomed(rehoming.number)
             return
@@ -74,9 +72,11 @@ class Home:
             router.intake.begin_session(rehoming.target, rehoming.number)
         gates = tuple(m for m in command.gates if m.id not in over)
         sites = (router.site, *ways.below)
-        left = self._last_left if rehoming.source is None else None
-        router.to_neighbour(rehoming.target, Join(rehoming, mark, sites, self._claims(), gates, left))
+        router.to_neighbour(rehoming.target, Join(rehoming, mark, sites, self._claims(), gates))
         self.leaving = Leaving(rehoming, hand_back, fencing=rehoming.source is not None)
+        homeless, self.homeless = self.homeless, []
+        for item in homeless:
+            router.up(item)
 
     def _claims(self) -> Claims:
         """The keys that are here or below, and not only on their way here."""
@@ -91,7 +91,7 @@ class Home:
     def fences(self, item: Item) -> bool:
         """What goes up from a site that is on its way: False if it just goes."""
         leaving = self.leaving
-        if (leaving is not None and leaving.rehoming.source is None) or self._is_outside():
+        if self._router.ways.parent is None and not self._router.ways.is_root:
             self.homeless.append(item)
             return True
         if leaving is None or not leaving.fencing:
@@ -101,9 +101,6 @@ class Home:
         else:
             self._router.to_neighbour(self._parent(), Fenced(leaving.rehoming, item))
         return True
-
-    def _is_outside(self) -> bool:
-        return self._router.ways.parent is None and not self._router.ways.is_root
 
     def handed_back(self, back: HandedBack) -> None:
         leaving = self.leaving
@@ -135,9 +132,6 @@ class Home:
     def settled(self, word: Word) -> None:
         self._my(word)
         self.leaving = None
-        homeless, self.homeless = self.homeless, []
-        for item in homeless:
-            self._router.up(item)
         self._router.rehomed(word.rehoming.number)
 
     def _my(self, word: Word) -> Leaving:

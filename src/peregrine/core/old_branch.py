@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from peregrine.core.claims import Claims, keys_where, take_keys, without
 from peregrine.core.messages import HandBack, HandedBack
 from peregrine.core.ports import Came, Ports
-from peregrine.core.rehoming import Detach, Left, Rehoming, Returned, Word
+from peregrine.core.rehoming import Detach, Left, Rehoming, Returned
 from peregrine.core.routes import Down, InRehoming, Up
 from peregrine.core.rows import Item
 from peregrine.types import SiteId
@@ -72,13 +72,6 @@ class OldBranch:
 
     def _to_return(self, back: HandedBack) -> tuple[Item, ...]:
         return back.items
-
-    def waits(self, word: Word, via: SiteId | None) -> bool:
-        """The word that a site leaves, behind rows that wait here for P's."""
-        for parting in self.partings.values():
-            parting.held.append((word, via))
-            return True
-        return False
 
     def left(self, left: Left) -> None:
         """P's word passes."""

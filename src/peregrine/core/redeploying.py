@@ -26,7 +26,7 @@ from peregrine.core.rehoming import Rehoming
 from peregrine.core.topology import Link
 from peregrine.core.waves import Rehomer, Waves
 from peregrine.errors import ConfigurationError, OverlapError, PlanError
-from peregrine.types import SiteId, SourceId
+from peregrine.types import SiteId
 
 RETRY_MS = 1000
 PATIENCE_MS = 10_000
@@ -113,7 +113,6 @@ class Redeploying:
         self._patience_ms = patience_ms
         self.current: Running | None = None
         self.rehomer = Rehomer(coordinator, planning)
-        self._away: dict[SourceId, SiteId] = {}  # sources at sites that are not in the tree
         self._stirred = False  # something has happened since it was last planned
         self._retry_at_ms = 0
         self._effects: list[RedeployingEffect] = []
@@ -141,11 +140,11 @@ class Redeploying:
             case PlanEnded():
                 self._on_ended(event)
             case Attached(_, source, gone=True):
-                self._away.pop(source, None)
                 self._planning.detached(source)
                 self._stirred = True
             case Attached(site, source):
-                self._hear_of(source, site)
+                if site in self._placement.topology and self._planning.attached(source, site):
+                    self._stirred = True
             case Tick(now_ms):
                 self._on_tick(now_ms)
         return self._effects
@@ -198,20 +197,6 @@ class Redeploying:
         planned = now.waves.remaining() if now is not None and now.step is not Step.BACK else ()
         coming = (*planned, *self.rehomer.remaining(late=True))
         self._coordinator.closing = frozenset(each.site for each in coming if each.target is None)
-
-    def _hear_of(self, source: SourceId, site: SiteId) -> None:
-        """It plans for a source when the site is in the tree, and not about to leave: it may come back."""
-        self._away.pop(source, None)
-        returning = self.current is not None and self.current.step is Step.BACK  # the planner has not taken it back yet
-        if site not in self._placement.topology or site in self._coordinator.closing or returning:
-            self._away[source] = site
-        elif self._planning.attached(source, site):
-            self._stirred = True
-
-    def _hear_again(self) -> None:
-        """Sites have come, or stay after all."""
-        for source, site in list(self._away.items()):
-            self._hear_of(source, site)
 
     # --- carrying it out ---
 
@@ -267,7 +252,6 @@ class Redeploying:
             return
         waves, effects = found
         self._effects += effects
-        self._hear_again()
         if self.current is not None and waves is self.current.waves:
             self.current.still_since_ms = None
         self._go_on()
@@ -278,16 +262,13 @@ class Redeploying:
 
     def introductions(self, rehoming: Rehoming) -> list[Introduction]:
         """The site and its parent to be; and those on its ways who have lost each other meanwhile, because nobody there
-        can go elsewhere before it is over. A site that comes back waits for what it had told its last parent.
+        can go elsewhere before it is over.
         """
         site, source, target = rehoming.site, rehoming.source, rehoming.target
         if target is None:
             return []
         planning, topology = self._planning, self._placement.topology
         found = [Introduction(site, target, planning.link(site, target), planning.detour(site, target))]
-        left = self.rehomer.left.get(site) if source is None else None
-        if left is not None and left in topology and left != target and (by := planning.detour(site, left)) is not None:
-            found.append(Introduction(site, left, by[1], by))
         for near, far in pairwise(topology.path(source, target)) if source is not None else ():
             lower, upper = (near, far) if topology.parent(near) == far else (far, near)
             if (by := planning.detour(lower, upper)) is not None:
@@ -370,5 +351,4 @@ class Redeploying:
                 tuple(now.waves.remaining()) if now.waves.late else (),
             )
         )
-        self._hear_again()
         self._stirred = True  # for what came meanwhile, and what was put off

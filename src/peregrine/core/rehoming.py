@@ -41,7 +41,6 @@ class Join:
     sites: tuple[SiteId, ...]  # C, and all below it
     keys: Claims
     gates: tuple[Migration, ...] = ()  # that run into C's subtree, and whose gate has not opened yet
-    left: Rehoming | None = None  # from nowhere: by which it left, if it has been here before
 
     @property
     def dest(self) -> SiteId:
@@ -105,7 +104,7 @@ class Said(StrEnum):
     OPENED = "opened"  # M to C: P has left, the fence is open
     SETTLE = "settle"  # C to M, behind the last that is fenced
     SETTLED = "settled"  # M to C: what took the long way is ahead of this
-    LEAVE = "leave"  # C to the root, behind all that C had sent: forget this site
+    LEAVE = "leave"  # C to the root: forget this site
 
 
 @dataclass(frozen=True, slots=True)

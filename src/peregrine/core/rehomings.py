@@ -37,8 +37,6 @@ class Rehomings:
         self.fence = Fence(router)
         self.new_branch = NewBranch(router)
         self._joined: dict[SiteId, int] = {}  # sites that have come by here -> the last rehoming that brought them
-        self._left: dict[SiteId, int] = {}  # at the root: sites whose LEAVE has come -> in which rehoming
-        self._waiting: dict[SiteId, Join] = {}  # at the root: sites that are back ahead of it
         self._over: OrderedDict[MigrationId, None] = OrderedDict()  # the word of whose gates has passed here
 
     # --- what arrives ---
@@ -108,7 +106,7 @@ class Rehomings:
         if rehoming.source is None:  # nothing was ever sent to it or by it
             router.ways.below.update(dict.fromkeys(join.sites, via))
             if join.dest == router.site:
-                self._let_in(join)
+                router.to_neighbour(via, Word(Said.SETTLED, rehoming))
             else:
                 router.up(join)
         elif join.dest != router.site:
@@ -116,33 +114,15 @@ class Rehomings:
         else:
             self.fence.turn(join, via)
 
-    def _let_in(self, join: Join) -> None:
-        """It keeps what wants to go up from it until then: that would overtake what it had sent before it left. Nobody
-        waits for an old parent that has left as well, and may never come back.
-        """
-        site, left, ways = join.rehoming.site, join.left, self._router.ways
-        waits = left is not None and self._left.get(site, 0) < left.number
-        if waits and left is not None and left.source is not None and ways.has(left.source):
-            self._waiting[site] = join
-        else:
-            self._forward(Word(Said.SETTLED, join.rehoming), None)
-
     def _on_leave(self, word: Word, via: SiteId | None) -> None:
-        """It may have come back by another way meanwhile, alone or below another that has moved: that is what holds.
-        The word goes on to the root in any case, behind all that its site had sent.
-        """
+        """It may have come back by another way meanwhile, alone or below another that has moved: that is what holds."""
         ways, rehoming = self._router.ways, word.rehoming
-        if self.old_branch.waits(word, via):
+        if rehoming.number < self._joined.get(rehoming.site, 0):
             return
-        if rehoming.number >= self._joined.get(rehoming.site, 0):
-            ways.below.pop(rehoming.site, None)
-        if not ways.is_root:
-            self._router.up(word)
-            return
-        self._left[rehoming.site] = max(rehoming.number, self._left.get(rehoming.site, 0))  # words may overtake
-        waiting, self._waiting = self._waiting, {}
-        for join in waiting.values():
-            self._let_in(join)
+        if via is not None and ways.below.get(rehoming.site) == via:
+            del ways.below[rehoming.site]
+            if ways.parent is not None:
+                self._router.up(word)
 
     # --- where things go meanwhile ---
 
@@ -274,7 +254,6 @@ class Rehomings:
     def leftovers(self) -> list[str]:
         home, old_branch = self.home, self.old_branch
         left = [f"{home.leaving.rehoming} is open"] if home.leaving is not None else []
-        left += [f"{each.rehoming}: what was sent before has not come" for each in self._waiting.values()]
         left += [f"{len(home.homeless)} items have no way up"] if home.homeless else []
         left += [f"{each.rehoming}: nothing was handed back" for each in old_branch.departures.values()]
         for turn in self.fence.turns.values():

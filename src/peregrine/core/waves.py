@@ -62,7 +62,6 @@ class Rehomer:
         self._coordinator = coordinator
         self._told = told
         self.running: list[Waves] = []
-        self.left: dict[SiteId, SiteId] = {}  # sites that are not in the tree any more -> the parent that they had
         self._numbers = 0
 
     @property
@@ -116,14 +115,9 @@ class Rehomer:
         """None: it is not known, or not any more."""
         for waves in self.running:
             if (command := waves.open.pop(number, None)) is not None:
-                rehoming = command.rehoming
-                waves.done.append(rehoming)
-                if rehoming.target is None and rehoming.source is not None:
-                    self.left[rehoming.site] = rehoming.source
-                else:
-                    self.left.pop(rehoming.site, None)
-                after = self._tree_after(rehoming, self._topology)
-                return waves, self._coordinator.changed(rehoming.site, after)
+                waves.done.append(command.rehoming)
+                after = self._tree_after(command.rehoming, self._topology)
+                return waves, self._coordinator.changed(command.rehoming.site, after)
         return None
 
     # --- ways ---

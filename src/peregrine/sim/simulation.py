@@ -58,7 +58,6 @@ from peregrine.types import MigrationId, OpId, PlaceId, SiteId, SourceId, site_o
 
 TICK_MS = 40.0
 PATIENCE_MS = 60_000.0
-UNHEARD = 0.2  # of the runs with topology changes
 PATIENCES_MS = (0, 50, 300, 1000, 10_000)  # of the manager, with a topology change in which nothing happens
 
 
@@ -109,8 +108,6 @@ class Simulation:
         self._ticking = True
         self._shed_of: dict[MigrationId, tuple[tuple[str, int], ...]] = {}
         self._inputs = 0  # scripted things that have not happened yet
-        # Sources of which the manager knows nothing but what routers tell, and that may be lost: sites leave with them.
-        self._unheard = bool(scenario.changes) and random.Random(f"unheard:{scenario.seed}").random() < UNHEARD
         self._build()
 
     # --- building ---
@@ -189,10 +186,7 @@ class Simulation:
             self._later(at_ms, partial(self._produce, source, what))
         for at_ms, site in script.moves:
             self._later(at_ms, partial(self._move_source, source, site))
-        if self._unheard:
-            source.pump()
-        else:  # who makes a device waits until the manager has heard of it
-            self.manager.offer(Attached(script.site, id, 0))
+        self.manager.offer(Attached(script.site, id, 0))  # who makes a device waits until the manager has heard of it
         return source
 
     def _keep_replicas(self) -> None:

@@ -16,10 +16,9 @@ Way = tuple[SiteId, Link]  # somebody else, and what the whole way is like
 
 
 def detour(world: World, queue: TopologyQueue, site: SiteId, above: SiteId) -> Way | None:
-    """The shortest from a site to one above it, or that was; None if their link is there, or there is no other way."""
-    told = queue.told(between(site, above))
-    has = above in world.links.get(site, {}) if told is None else told.value is not None
-    if has or above not in world:
+    """The shortest from a site to one above it; None if their link is there, or there is no other way."""
+    gone = queue.told(between(site, above))
+    if gone is None or gone.value is not None or above not in world:
         return None
     links: dict[SiteId, Link | None] = {**world.links.get(site, {}), **dict(queue.told_of_links(site))}
     below = set(world.subtree(site)) if site in world else {site}
